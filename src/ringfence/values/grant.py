@@ -1,0 +1,34 @@
+"""What a box may see, touch and use: the one thing that enforcement obeys."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from ringfence.values.guarantee import Guarantee
+from ringfence.values.limits import Limits
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grant:
+    """Paths are absolute and resolved. Denied beats writable beats readable."""
+
+    workspace: Path
+    """The directory that the command works in; always writable."""
+    writable: tuple[Path, ...] = ()
+    """Further directories that may be read and written."""
+    readable: tuple[Path, ...] = ()
+    """Further files and directories that may be read."""
+    denied: tuple[str, ...] = ()
+    """Absolute paths, or globs such as `**/.env`, hidden even inside what is granted."""
+    protected: tuple[str, ...] = ()
+    """Paths relative to a writable directory that stay readable but cannot be written or made."""
+    read_outside: bool = False
+    """Whether the rest of the host is readable."""
+    env: tuple[tuple[str, str], ...] = ()
+    """Variables of the box."""
+    limits: Limits = Limits()
+    requires: frozenset[Guarantee] = frozenset()
+    """What the wall has to guarantee; a wall that lacks one of them is not used."""
+
+    @property
+    def writable_roots(self) -> tuple[Path, ...]:
+        return (self.workspace, *self.writable)

@@ -1,0 +1,63 @@
+"""How much a command may use: the limits, their names and their defaults."""
+
+from dataclasses import dataclass, fields, replace
+from enum import StrEnum
+from typing import Self
+
+from ringfence.errors import InvalidConfig
+
+_MIB = 1024 * 1024
+
+
+class Limit(StrEnum):
+    """Names of the limits, as they appear in results and settings."""
+
+    WALL = "wall"
+    CPU = "cpu"
+    MEMORY = "memory"
+    PROCESSES = "processes"
+    OPEN_FILES = "open files"
+    FILE_SIZE = "file size"
+    OUTPUT = "output"
+    DISK = "disk"
+    FILES = "files"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """Every limit has a default; none can be switched off, only raised."""
+
+    wall_seconds: float = 120.0
+    """Wall-clock time of one command: long enough for a test suite, short enough that a hang is noticed."""
+    cpu_seconds: float = 300.0
+    """CPU time of the whole tree of one command; above wall time because the tree may use several cores."""
+    memory_bytes: int = 2048 * _MIB
+    """Memory of the whole tree: a compiler or a data frame fits, a leak does not take the host along."""
+    processes: int = 512
+    """Processes and threads of the whole tree: `make -j` and node's threads fit, a fork bomb does not."""
+    open_files: int = 4096
+    """Descriptors per process."""
+    file_bytes: int = 1024 * _MIB
+    """Size of one file."""
+    output_bytes: int = 16 * _MIB
+    """Bytes kept of stdout, and as many of stderr."""
+    tmp_bytes: int = 512 * _MIB
+    """Size of each private tmpfs (/tmp, the home directory, /dev/shm)."""
+    disk_bytes: int = 4096 * _MIB
+    """How much the writable directories of the host may grow during a command."""
+    files: int = 500_000
+    """How many new files the writable directories of the host may gain during a command."""
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            value = getattr(self, field.name)
+            # `not value > 0` also refuses NaN, which every comparison calls false.
+            if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
+                raise InvalidConfig(
+                    f"limit {field.name} is {value!r}; it must be a number above zero",
+                    hint="leave a limit out to get its default; no limit can be switched off",
+                )
+
+    def tightened(self, **changes: float | None) -> Self:
+        """A copy with the given limits set; None leaves a limit as it is."""
+        return replace(self, **{name: value for name, value in changes.items() if value is not None})

@@ -1,0 +1,158 @@
+"""How a command ended, what it used, what it said: the result."""
+
+import signal
+from dataclasses import dataclass
+from typing import Self, assert_never
+
+from ringfence.errors import CommandFailed, CommandNotAllowed, ResourceLimitExceeded, Timeout
+from ringfence.values.guarantee import Wall
+from ringfence.values.limits import Limit
+from ringfence.values.violation import Violation
+
+# Exit codes for endings that are not the command's own. 124 is what timeout(1) uses; 122 and 123 are unused by shells.
+REFUSED_CODE = 122
+LIMIT_CODE = 123
+TIMEOUT_CODE = 124
+SIGNAL_BASE = 128
+
+
+@dataclass(frozen=True, slots=True)
+class Exited:
+    code: int
+
+    def __str__(self) -> str:
+        return f"exited with {self.code}"
+
+
+@dataclass(frozen=True, slots=True)
+class Signalled:
+    signal: int
+
+    def __str__(self) -> str:
+        try:
+            return f"ended by {signal.Signals(self.signal).name}"
+        except ValueError:
+            return f"ended by signal {self.signal}"
+
+
+@dataclass(frozen=True, slots=True)
+class TimedOut:
+    seconds: float
+
+    def __str__(self) -> str:
+        return f"timed out: still running after {self.seconds:g} s"
+
+
+@dataclass(frozen=True, slots=True)
+class LimitHit:
+    limit: Limit
+    allowed: float
+
+    def __str__(self) -> str:
+        return f"hit its {self.limit} limit of {self.allowed:g}"
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """It did not run."""
+
+    why: str
+    rule: str
+    allow_by: str = ""
+
+    def __str__(self) -> str:
+        tail = f"; to allow it: {self.allow_by}" if self.allow_by else ""
+        return f"refused: {self.why} [rule: {self.rule}]{tail}"
+
+
+Ending = Exited | Signalled | TimedOut | LimitHit | Refused
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What the whole process tree of a command used, and how we know."""
+
+    wall_seconds: float = 0.0
+    cpu_seconds: float = 0.0
+    peak_memory_bytes: int = 0
+    measured_by: str = "nothing"
+
+
+@dataclass(frozen=True, slots=True)
+class SandboxAudit:
+    """How the command was wrapped; paths of the host are redacted."""
+
+    wrapper: str
+    command: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    ending: Ending
+    stdout_bytes: bytes = b""
+    stderr_bytes: bytes = b""
+    stdout_dropped: int = 0
+    stderr_dropped: int = 0
+    usage: Usage = Usage()
+    violations: tuple[Violation, ...] = ()
+    wall: Wall | None = None
+    audit: SandboxAudit | None = None
+    run_id: str = ""
+
+    @property
+    def stdout(self) -> str:
+        """Output as text; bytes that are no UTF-8 become U+FFFD here and are whole in `stdout_bytes`."""
+        return self.stdout_bytes.decode("utf-8", "replace")
+
+    @property
+    def stderr(self) -> str:
+        return self.stderr_bytes.decode("utf-8", "replace")
+
+    @property
+    def exit_code(self) -> int:
+        """The command's own code, or the conventional one for an ending that is not its own."""
+        match self.ending:
+            case Exited(code):
+                return code
+            case Signalled(number):
+                return SIGNAL_BASE + number
+            case TimedOut():
+                return TIMEOUT_CODE
+            case LimitHit():
+                return LIMIT_CODE
+            case Refused():
+                return REFUSED_CODE
+            case _:
+                assert_never(self.ending)
+
+    @property
+    def ok(self) -> bool:
+        return self.ending == Exited(0)
+
+    @property
+    def blocked(self) -> bool:
+        """Whether the policy, and not the command, is why it did not do its work."""
+        return isinstance(self.ending, Refused) or bool(self.violations)
+
+    @property
+    def blocked_reason(self) -> str | None:
+        if isinstance(self.ending, Refused):
+            return str(self.ending)
+        return str(self.violations[0]) if self.violations else None
+
+    def check(self) -> Self:
+        """Return the result if the command exited with 0, else raise what happened."""
+        match self.ending:
+            case Exited(0):
+                return self
+            case Exited() | Signalled():
+                tail = self.stderr.strip().splitlines()[-1:] or [""]
+                raise CommandFailed(f"the command {self.ending}", self.exit_code, hint=tail[0])
+            case TimedOut(seconds):
+                raise Timeout(seconds)
+            case LimitHit(limit, allowed):
+                raise ResourceLimitExceeded(limit, allowed)
+            case Refused(why, rule, allow_by):
+                raise CommandNotAllowed(why, rule=rule, hint=allow_by)
+            case _:
+                assert_never(self.ending)

@@ -1,0 +1,47 @@
+"""What somebody wants to run."""
+
+from collections.abc import AsyncIterable, Callable
+from dataclasses import dataclass, field
+from enum import Enum, StrEnum
+from pathlib import Path
+
+OnOutput = Callable[["Stream", bytes], None]
+"""Called with every piece of output as it comes, in order per stream."""
+
+
+class Stream(StrEnum):
+    STDOUT = "stdout"
+    STDERR = "stderr"
+
+
+class Overflow(Enum):
+    """What happens when a stream passes its output limit."""
+
+    STOP = "stop"
+    """End the command; the result's ending is the output limit."""
+    KEEP_ENDS = "keep-ends"
+    """Let it run on; keep the first and the last half of the limit, drop the middle."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """One command for one box. Exactly one of `command` and `argv` is set."""
+
+    command: str | None = None
+    """Text for the shell."""
+    argv: tuple[str, ...] | None = None
+    """A program and its arguments, without a shell."""
+    cwd: Path | None = None
+    """Where it runs; the workspace if not given."""
+    env: tuple[tuple[str, str], ...] = ()
+    """Variables added to the box's own, which never holds the caller's."""
+    stdin: bytes | AsyncIterable[bytes] | None = None
+    timeout: float | None = None
+    """Wall-clock seconds, if less than the grant's limit."""
+    overflow: Overflow = Overflow.STOP
+    on_output: OnOutput | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def shown(self) -> str:
+        """The command as a person would read it."""
+        return self.command if self.command is not None else " ".join(self.argv or ())
