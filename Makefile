@@ -1,0 +1,35 @@
+# Every target sets up what it needs first; set-up is quick when nothing changed.
+
+PYTHON := .venv/bin/python
+
+.DEFAULT_GOAL := help
+.PHONY: help setup run test lint bench lock clean
+
+help: ## show this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-6s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: ## make .venv with everything that the other targets need
+	@scripts/setup.sh
+
+run: setup ## run the example: an agent's task inside the wall
+	@$(PYTHON) examples/agent_task.py
+
+test: lint ## lint, then run all tests
+	@$(PYTHON) -m pytest -q
+
+lint: setup ## style, types and layers
+	@.venv/bin/ruff check .
+	@.venv/bin/ruff format --check .
+	@.venv/bin/mypy
+	@.venv/bin/lint-imports
+
+bench: setup ## measure what the walls cost
+	@$(PYTHON) -m benchmarks
+
+lock: ## renew the pinned versions of dependencies (needs uv)
+	@uv lock --upgrade
+	@uv export --quiet --all-extras --no-emit-project --no-header --output-file requirements-dev.lock
+
+clean: ## remove what set-up, builds and tools made
+	@rm -rf .venv dist build src/ringfence/_native .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	@find src tests benchmarks examples -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true

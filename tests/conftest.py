@@ -1,0 +1,88 @@
+"""What holds for every test: it leaves nothing behind, and it says which requirements it proves."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections import defaultdict
+from collections.abc import Iterator
+
+import pytest
+
+from tests.support import leaks
+
+_PRIVATE_TMP = pytest.StashKey[str]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--req", action="append", default=[], metavar="ID", help="run only tests that prove requirement ID"
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    leaks.adopt_orphans()
+    # Private to this process, so that what turns up in it was left by our own tests and not by another worker's.
+    # The path is short, because sockets are put there; others may pass, because the walled-in user is another one.
+    shared = tempfile.gettempdir()
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", shared)  # tmp_path stays where it is, and outlives the session
+    private = tempfile.mkdtemp(prefix="rf-tests-")
+    os.chmod(private, 0o711)
+    os.environ["TMPDIR"] = tempfile.tempdir = private
+    config.stash[_PRIVATE_TMP] = private
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    if (private := config.stash.get(_PRIVATE_TMP, None)) is not None:
+        tempfile.tempdir = os.path.dirname(private)
+        os.environ["TMPDIR"] = tempfile.tempdir
+        shutil.rmtree(private, ignore_errors=True)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    wanted = set(config.getoption("--req"))
+    chosen, others = [], []
+    for item in items:
+        ids = [str(name) for mark in item.iter_markers("req") for name in mark.args]
+        item.user_properties.extend(("req", name) for name in ids)  # these travel in the report, also between workers
+        (chosen if not wanted or wanted & set(ids) else others).append(item)
+    if others:
+        config.hook.pytest_deselected(items=others)
+        items[:] = chosen
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    if item.get_closest_marker("root") is not None and os.geteuid() != 0:
+        pytest.skip("needs root")
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """One line per kind: a requirement is proven if every test that names it ran and passed."""
+    outcomes: defaultdict[str, set[str]] = defaultdict(set)
+    for outcome in ("passed", "failed", "error", "skipped", "xfailed"):
+        for report in terminalreporter.stats.get(outcome, []):
+            for key, name in getattr(report, "user_properties", ()):
+                if key == "req":
+                    outcomes[name].add(outcome)
+    if not outcomes:
+        return
+    failed = {name for name, seen in outcomes.items() if seen & {"failed", "error"}}
+    partly = {name for name, seen in outcomes.items() if name not in failed and seen != {"passed"}}
+    for label, names in (("proven", outcomes.keys() - failed - partly), ("partly", partly), ("failed", failed)):
+        if names:
+            terminalreporter.write_line(f"requirements {label}: {' '.join(sorted(names, key=_natural))}")
+
+
+def _natural(name: str) -> tuple[str, int]:
+    digits = name.lstrip("ABCDEFGHIJKLMNOPQRSTUVWXYZ")
+    return name.removesuffix(digits), int(digits) if digits.isdigit() else 0
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left_behind() -> Iterator[None]:
+    """Fails a test that leaves a process, descriptor, mount, cgroup or temporary file. There is no way to opt out."""
+    before = leaks.Snapshot.take()
+    yield
+    if left := leaks.wait_for_leaks(before):
+        pytest.fail("the test left behind:\n  " + "\n  ".join(left), pytrace=False)

@@ -1,0 +1,1 @@
+"""Builders, tiny child programs and watchers that tests share."""

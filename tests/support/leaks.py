@@ -1,0 +1,152 @@
+"""What a test may leave behind: nothing. Two snapshots of this process and its machine, and the difference in words.
+
+Theory of operation: `adopt_orphans` makes this process the reaper of its descendants, so that a process whose parent is gone
+turns up among our children instead of vanishing to init. Children that have died are reaped and are no leak. What
+other processes of the machine do meanwhile (other test workers, container engines) must not count: descriptors and children are
+our own by nature, the directory for temporary files is made private to this process by the conftest, cgroups
+count only if they are empty or hold a descendant of ours, and mounts of container engines and of init are left out.
+
+What this does not notice: a file that is not named ringfence*, a thread, and a process that left our tree by being
+adopted by a nearer reaper.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import os
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+GRACE_SECONDS = 1.0
+POLL_SECONDS = 0.02
+
+_PR_SET_CHILD_SUBREAPER = 36  # linux/prctl.h
+_PROC = Path("/proc/self")
+_CGROUPS = Path("/sys/fs/cgroup")
+_FOREIGN_MOUNTS = ("/run/", "/var/lib/docker/", "/var/lib/containerd/", "/var/lib/containers/")
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """Everything that a test could leave behind, as lines that a person can read."""
+
+    things: frozenset[str]
+
+    @classmethod
+    def take(cls) -> Snapshot:
+        return cls(frozenset((*_children(), *_descriptors(), *_mounts(), *_cgroups(), *_temporary_files())))
+
+
+def adopt_orphans() -> None:
+    """From now on, descendants whose parent dies become children of this process."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
+        raise OSError(ctypes.get_errno(), "prctl(PR_SET_CHILD_SUBREAPER)")
+
+
+def wait_for_leaks(before: Snapshot, grace_seconds: float = GRACE_SECONDS) -> list[str]:
+    """What is here now and was not `before`, once it has had `grace_seconds` to go away by itself."""
+    deadline = time.monotonic() + grace_seconds
+    while left := Snapshot.take().things - before.things:
+        if time.monotonic() > deadline:
+            break
+        gc.collect()  # an object in a reference cycle is closed late, which is no leak
+        time.sleep(POLL_SECONDS)
+    return sorted(left)
+
+
+def _children() -> Iterator[str]:
+    for pid in _child_pids():
+        status = _status(pid)
+        if status is None:
+            continue
+        name, state = status
+        if state == "Z":
+            _reap(pid)
+        else:
+            yield f"process {pid} ({name}): {_command_line(pid)}"
+
+
+def _child_pids() -> Iterator[int]:
+    for task in (_PROC / "task").iterdir():
+        try:
+            yield from map(int, (task / "children").read_text().split())
+        except FileNotFoundError:  # the thread has ended
+            continue
+
+
+def _status(pid: int) -> tuple[str, str] | None:
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text(errors="replace")
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    name, _, rest = text.partition("(")[2].rpartition(")")
+    return name, rest.split()[0]
+
+
+def _command_line(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
+    except (FileNotFoundError, ProcessLookupError):
+        return ""
+
+
+def _reap(pid: int) -> None:
+    """Collect a dead child. A Popen that was never waited for is reported by its own ResourceWarning."""
+    try:
+        os.waitpid(pid, os.WNOHANG)
+    except ChildProcessError:
+        return
+
+
+def _descriptors() -> Iterator[str]:
+    for number in os.listdir(_PROC / "fd"):
+        try:
+            target = os.readlink(_PROC / "fd" / number)
+        except FileNotFoundError:  # the descriptor of the listing itself
+            continue
+        yield f"descriptor {number} -> {target}"
+
+
+def _mounts() -> Iterator[str]:
+    for line in (_PROC / "mountinfo").read_text(errors="replace").splitlines():
+        number, _, _, _, point = line.split()[:5]
+        if "ringfence" in point or not point.startswith(_FOREIGN_MOUNTS):
+            yield f"mount {number} on {point}"
+
+
+def _cgroups() -> Iterator[str]:
+    for directory, names, _ in os.walk(_CGROUPS):
+        for name in names:
+            if name.startswith("ringfence-") and _is_ours_or_empty(path := Path(directory, name)):
+                yield f"cgroup {path}"
+
+
+def _is_ours_or_empty(cgroup: Path) -> bool:
+    try:
+        members = [int(pid) for pid in (cgroup / "cgroup.procs").read_text().split()]
+    except OSError:  # removed meanwhile
+        return False
+    return not members or any(_descends_from_us(pid) for pid in members)
+
+
+def _descends_from_us(pid: int) -> bool:
+    while pid > 1:
+        if pid == os.getpid():
+            return True
+        try:
+            text = Path(f"/proc/{pid}/stat").read_text(errors="replace")
+        except (FileNotFoundError, ProcessLookupError):
+            return False
+        pid = int(text.rpartition(")")[2].split()[1])
+    return False
+
+
+def _temporary_files() -> Iterator[str]:
+    for directory in {tempfile.gettempdir(), "/dev/shm"}:
+        if os.path.isdir(directory):
+            yield from (f"file {directory}/{name}" for name in os.listdir(directory) if name.startswith("ringfence"))
