@@ -1,0 +1,47 @@
+/* Shared by the parts of ringfence-box. The wire format is docs/box-protocol.md; change both together. */
+#ifndef RINGFENCE_BOX_H
+#define RINGFENCE_BOX_H
+
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include <stdint.h>
+#include <stdnoreturn.h>
+#include <sys/types.h>
+
+#define PROTOCOL_VERSION 1u
+#define INLINE_MAX (48u * 1024u)        /* larger bodies come in a memfd: a SEQPACKET message is bounded by the socket's buffer */
+#define BODY_MAX (16u * 1024u * 1024u)
+
+enum kind {                             /* manager to box */
+    CONFIGURE = 1,
+    SPAWN = 2,
+    KILL_ALL = 3,
+    /* box to manager */
+    READY = 16,
+    STARTED = 17,
+    FAILED = 18,
+    ENDED = 19,
+};
+
+struct header {
+    uint32_t version, kind, id, length; /* length of the body, inline or in the memfd */
+};
+
+/* A body is a list of NUL-terminated words. */
+struct words {
+    char *at, *end;
+};
+
+noreturn void die(const char *what);           /* says what and errno on stderr, exits 125 */
+noreturn void die_because(const char *what);   /* says what */
+char *word(struct words *w);                   /* the next word; dies when there is none */
+int more(const struct words *w);
+uint64_t number(struct words *w);
+struct words slurp(int fd);                    /* the whole file as words */
+void write_text(const char *path, const char *text);
+
+noreturn void launch(int plan, pid_t owner);   /* outside: guardian, then the way into the wall */
+noreturn void init(int control);               /* inside: PID 1 */
+
+#endif

@@ -1,0 +1,387 @@
+/* Outside the wall. Two processes:
+ *
+ *   guardian   stays as it was started (root stays root). Waits for the wall to end or for its owner to let go or die,
+ *              ends the wall, then removes what a mount cannot: placeholders in the workspace and cgroups. So nothing is left
+ *              behind even when the owner was killed with SIGKILL.
+ *   the child  joins its cgroups and a fresh keyring; when run by root also stages mounts in a mount namespace of its own
+ *              and becomes a uid that owns nothing; then it becomes bubblewrap (or, for the wall without it, unshares).
+ *
+ * The plan is a list of verbs with a fixed number of words each, see `prepare`.
+ */
+#include "box.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <grp.h>
+#include <poll.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* Not in every libc's headers. Numbers are the same on all architectures that have them. */
+#ifndef SYS_pidfd_open
+#define SYS_pidfd_open 434
+#endif
+#ifndef SYS_open_tree
+#define SYS_open_tree 428
+#endif
+#ifndef SYS_move_mount
+#define SYS_move_mount 429
+#endif
+#ifndef SYS_mount_setattr
+#define SYS_mount_setattr 442
+#endif
+#ifndef SYS_openat2
+#define SYS_openat2 437
+#endif
+#define TREE_CLONE 1u
+#define TREE_RECURSIVE 0x8000u
+#define EMPTY_PATH 0x1000u
+#define MOVE_FROM_EMPTY_PATH 4u
+#define MOVE_TO_EMPTY_PATH 0x40u
+#define ATTR_RDONLY 1u
+#define ATTR_NOSUID 2u
+#define ATTR_NODEV 4u
+#define ATTR_IDMAP 0x00100000u
+#define RESOLVE_NO_SYMLINKS 4u
+#define RESOLVE_BENEATH 8u
+#define STAGES_MAX 512
+#define JOIN_SESSION_KEYRING 1
+#define GRACE_MS 2000
+
+struct attributes {
+    uint64_t set, clear, propagation, userns;
+};
+struct how {
+    uint64_t flags, mode, resolve;
+};
+
+/* A user namespace in which `uid` of the file system is `dedicated` of the mount; only its descriptor is kept. */
+static int mapping(unsigned uid, unsigned gid, unsigned dedicated_uid, unsigned dedicated_gid) {
+    int ready[2];
+    if (pipe2(ready, O_CLOEXEC)) die("pipe");
+    pid_t holder = fork();
+    if (holder < 0) die("fork");
+    if (!holder) {
+        char ok = !unshare(CLONE_NEWUSER);
+        if (write(ready[1], &ok, 1) == 1) pause();
+        _exit(0);
+    }
+    char ok = 0, path[64], line[64];
+    if (read(ready[0], &ok, 1) != 1 || !ok) die_because("no user namespace for the workspace's owner");
+    close(ready[0]);
+    close(ready[1]);
+    snprintf(path, sizeof path, "/proc/%d/uid_map", holder);
+    snprintf(line, sizeof line, "%u %u 1", uid, dedicated_uid);
+    write_text(path, line);
+    snprintf(path, sizeof path, "/proc/%d/gid_map", holder);
+    snprintf(line, sizeof line, "%u %u 1", gid, dedicated_gid);
+    write_text(path, line);
+    snprintf(path, sizeof path, "/proc/%d/ns/user", holder);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) die(path);
+    kill(holder, SIGKILL);
+    waitpid(holder, NULL, 0);
+    return fd;
+}
+
+struct stage {
+    const char *name;
+    int tree, is_dir;
+};
+
+static void make_parents(char *path, size_t from) {
+    for (char *slash = strchr(path + from, '/'); slash; slash = strchr(slash + 1, '/')) {
+        *slash = 0;
+        if (mkdir(path, 0755) && errno != EEXIST) die(path);
+        *slash = '/';
+    }
+}
+
+static void put(const char *area, const struct stage *s) {
+    char path[4096];
+    snprintf(path, sizeof path, "%s/%s", area, s->name);
+    make_parents(path, strlen(area) + 1);
+    if (s->is_dir ? mkdir(path, 0755) : mknod(path, S_IFREG | 0644, 0)) die(path);
+    if (syscall(SYS_move_mount, s->tree, "", AT_FDCWD, path, MOVE_FROM_EMPTY_PATH)) die(path);
+    close(s->tree);
+}
+
+static void put_text(const char *area, const char *name, const char *text) {
+    char path[4096];
+    snprintf(path, sizeof path, "%s/%s", area, name);
+    make_parents(path, strlen(area) + 1);
+    int fd = open(path, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0644);
+    if (fd < 0) die(path);
+    close(fd);
+    write_text(path, text);
+}
+
+/* Mounts over one path below a staged directory. The workspace's content is hostile, so no link is followed on the way. */
+static void cover(const char *area, const char *name, const char *below, const char *how) {
+    char top[4096];
+    snprintf(top, sizeof top, "%s/%s", area, name);
+    int root = open(top, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (root < 0) die(top);
+    struct how open_how = {O_PATH | O_NOFOLLOW | O_CLOEXEC, 0, RESOLVE_NO_SYMLINKS | RESOLVE_BENEATH};
+    int target = (int)syscall(SYS_openat2, root, below, &open_how, sizeof open_how);
+    if (target < 0) die(below);
+    int hide = !strcmp(how, "hide");
+    int tree = hide ? (int)syscall(SYS_open_tree, AT_FDCWD, "/dev/null", TREE_CLONE | O_CLOEXEC)
+                    : (int)syscall(SYS_open_tree, target, "", TREE_CLONE | TREE_RECURSIVE | EMPTY_PATH | O_CLOEXEC);
+    if (tree < 0) die(below);
+    struct attributes a = {.set = ATTR_NOSUID | ATTR_NODEV};
+    if (strcmp(how, "anchor")) a.set |= ATTR_RDONLY;
+    if (syscall(SYS_mount_setattr, tree, "", EMPTY_PATH | TREE_RECURSIVE, &a, sizeof a)) die(below);
+    struct stat info;
+    if (hide && !fstat(target, &info) && S_ISDIR(info.st_mode)) {
+        /* A file cannot cover a directory: an empty read-only tmpfs can. */
+        close(tree);
+        char path[64];
+        snprintf(path, sizeof path, "/proc/self/fd/%d", target);
+        if (mount("tmpfs", path, "tmpfs", MS_NOSUID | MS_NODEV | MS_RDONLY, "mode=0000,size=4k")) die(below);
+    } else {
+        if (syscall(SYS_move_mount, tree, "", target, "", MOVE_FROM_EMPTY_PATH | MOVE_TO_EMPTY_PATH)) die(below);
+        close(tree);
+    }
+    close(target);
+    close(root);
+}
+
+static int clone_tree(const char *path, int userns, int *is_dir) {
+    int tree = (int)syscall(SYS_open_tree, AT_FDCWD, path, TREE_CLONE | TREE_RECURSIVE | O_CLOEXEC);
+    if (tree < 0) die(path);
+    struct stat info;
+    if (fstat(tree, &info)) die(path);
+    *is_dir = S_ISDIR(info.st_mode);
+    if (userns >= 0) {
+        struct attributes a = {.set = ATTR_IDMAP, .userns = (uint64_t)userns};
+        if (syscall(SYS_mount_setattr, tree, "", EMPTY_PATH | TREE_RECURSIVE, &a, sizeof a)) {
+            dprintf(2, "ringfence-box: cannot map the owner of %s: %s\n", path, strerror(errno));
+            _exit(125);
+        }
+    }
+    return tree;
+}
+
+/* A mount namespace of our own. An ordinary user needs a user namespace for that, in which the ids stay what they are. */
+static void private_mounts(int more) {
+    unsigned uid = getuid(), gid = getgid();
+    char line[64];
+    if (unshare((uid ? CLONE_NEWUSER : 0) | CLONE_NEWNS | more)) die("unshare");
+    if (uid) {
+        write_text("/proc/self/setgroups", "deny");
+        snprintf(line, sizeof line, "%u %u 1", uid, uid);
+        write_text("/proc/self/uid_map", line);
+        snprintf(line, sizeof line, "%u %u 1", gid, gid);
+        write_text("/proc/self/gid_map", line);
+    }
+    if (mount(NULL, "/", NULL, MS_REC | MS_SLAVE, NULL)) die("mount");
+}
+
+/* For the wall without bubblewrap. */
+static void own_namespaces(void) {
+    private_mounts(CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS);
+    pid_t first = fork();
+    if (first < 0) die("fork");
+    if (first) {
+        int status;
+        while (waitpid(first, &status, 0) < 0 && errno == EINTR) {}
+        _exit(WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status));
+    }
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL)) die("mount proc");
+}
+
+/* The way into the wall, one verb after the other:
+ *
+ *   join FILE                 write ourselves into a cgroup
+ *   map UID GID UID GID       the workspace's owner and the dedicated ids that stand for it (root only)
+ *   private                   a mount namespace of our own
+ *   tree NAME PATH            take a copy of the mount at PATH, to be put at NAME of the staging area
+ *   mapped NAME PATH          the same, with the owner mapped
+ *   area DIR                  mount the staging area over DIR and put the trees there
+ *   text NAME TEXT            a synthetic file there
+ *   hide|freeze|anchor NAME BELOW   cover a path of a staged directory: unreadable, read-only, or only unmovable
+ *   become UID GID            leave uid 0 for good
+ *   namespaces                for the wall without bubblewrap
+ *   exec ARGV...
+ */
+noreturn static void prepare(struct words w) {
+    static struct stage stages[STAGES_MAX];
+    size_t count = 0;
+    int userns = -1;
+    const char *area = NULL;
+    while (more(&w)) {
+        const char *verb = word(&w);
+        if (!strcmp(verb, "join")) {
+            write_text(word(&w), "0");
+        } else if (!strcmp(verb, "map")) {
+            unsigned n[4];
+            for (int i = 0; i < 4; i++) n[i] = (unsigned)number(&w);
+            userns = mapping(n[0], n[1], n[2], n[3]);
+        } else if (!strcmp(verb, "private")) {
+            private_mounts(0);
+        } else if (!strcmp(verb, "tree") || !strcmp(verb, "mapped")) {
+            if (count == STAGES_MAX) die_because("too many directories to stage");
+            struct stage *s = &stages[count++];
+            s->name = word(&w);
+            s->tree = clone_tree(word(&w), *verb == 'm' ? userns : -1, &s->is_dir);
+        } else if (!strcmp(verb, "area")) {
+            area = word(&w);
+            if (mount("tmpfs", area, "tmpfs", MS_NOSUID | MS_NODEV, "mode=0755,size=1m")) die(area);
+            for (size_t i = 0; i < count; i++) put(area, &stages[i]);
+        } else if (!strcmp(verb, "text") && area) {
+            const char *name = word(&w);
+            put_text(area, name, word(&w));
+        } else if ((!strcmp(verb, "hide") || !strcmp(verb, "freeze") || !strcmp(verb, "anchor")) && area) {
+            const char *name = word(&w);
+            cover(area, name, word(&w), verb);
+        } else if (!strcmp(verb, "become")) {
+            uid_t uid = (uid_t)number(&w);
+            gid_t gid = (gid_t)number(&w);
+            if (setgroups(0, NULL) || setresgid(gid, gid, gid) || setresuid(uid, uid, uid)) die("cannot leave uid 0");
+            prctl(PR_SET_DUMPABLE, 1); /* bwrap writes its own /proc/self/uid_map */
+            prctl(PR_SET_PDEATHSIG, SIGKILL); /* a change of uid clears it */
+        } else if (!strcmp(verb, "namespaces")) {
+            own_namespaces();
+        } else if (!strcmp(verb, "exec")) {
+            static char *argv[64], *none[] = {NULL};
+            size_t n = 0;
+            while (more(&w) && n + 1 < sizeof argv / sizeof *argv) argv[n++] = word(&w);
+            if (!n) die_because("nothing to start");
+            execve(argv[0], argv, none);
+            die(argv[0]);
+        } else {
+            die_because("a plan holds an unknown verb");
+        }
+    }
+    die_because("a plan starts nothing");
+}
+
+static void remove_cgroup(const char *path) {
+    /* A cgroup can be removed once its last process is reaped, which may be a moment after we saw it die. */
+    for (int tries = 0; tries < 200 && rmdir(path) && errno == EBUSY; tries++) {
+        char procs[4096];
+        snprintf(procs, sizeof procs, "%s/cgroup.procs", path);
+        FILE *list = fopen(procs, "re");
+        int pid;
+        while (list && fscanf(list, "%d", &pid) == 1) kill(pid, SIGKILL);
+        if (list) fclose(list);
+        usleep(5000);
+    }
+}
+
+/* Removes BELOW of ROOT without following a link that the box may have put on the way. With a lock: only if it is still the
+ * locked file, empty, and nobody else's. Another box may rely on the same placeholder: each holds a shared lock, the last one
+ * gets it exclusively. */
+static void remove_below(int lock, const char *root, char *below) {
+    struct stat held, there;
+    if (lock >= 0 && (flock(lock, LOCK_EX | LOCK_NB) || fstat(lock, &held))) return;
+    char *name = strrchr(below, '/');
+    const char *parent = ".";
+    if (name) *name++ = 0, parent = below;
+    else name = below;
+    int top = open(root, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    struct how how = {O_PATH | O_DIRECTORY | O_CLOEXEC, 0, RESOLVE_NO_SYMLINKS | RESOLVE_BENEATH};
+    int dir = (int)syscall(SYS_openat2, top, parent, &how, sizeof how);
+    if (dir >= 0 && !fstatat(dir, name, &there, AT_SYMLINK_NOFOLLOW) &&
+        (lock < 0 || (held.st_dev == there.st_dev && held.st_ino == there.st_ino && !there.st_size)))
+        unlinkat(dir, name, 0);
+    if (dir >= 0) close(dir);
+    if (top >= 0) close(top);
+}
+
+/* The guardian's part of the plan comes first, ended by `wall`:
+ *
+ *   lifeline FD             the owner's end of it closes when the owner lets go
+ *   placeholder FD ROOT BELOW   remove it if no other box holds the lock FD
+ *   sweep ROOT BELOW            remove it: it was not there before, and must not be left for another program to trust
+ *   cgroup PATH
+ */
+struct duty {
+    const char *verb, *path;
+    char *below;
+    int fd;
+};
+
+static int next_duty(struct words *w, struct duty *d) {
+    *d = (struct duty){.verb = word(w), .fd = -1};
+    if (!strcmp(d->verb, "wall")) return 0;
+    if (!strcmp(d->verb, "lifeline") || !strcmp(d->verb, "placeholder")) d->fd = (int)number(w);
+    if (strcmp(d->verb, "lifeline")) d->path = word(w);
+    if (!strcmp(d->verb, "placeholder") || !strcmp(d->verb, "sweep")) d->below = word(w);
+    return 1;
+}
+
+
+noreturn void launch(int plan, pid_t owner) {
+    setsid(); /* the caller's Ctrl-C is the caller's to handle */
+    struct words w = slurp(plan), cleanup = w;
+    int lifeline = -1;
+    fcntl(plan, F_SETFD, FD_CLOEXEC);
+    struct duty d;
+    while (next_duty(&w, &d)) {
+        if (d.fd >= 0) fcntl(d.fd, F_SETFD, FD_CLOEXEC);
+        if (!strcmp(d.verb, "lifeline")) lifeline = d.fd;
+    }
+    int watched = (int)syscall(SYS_pidfd_open, owner, 0);
+    if (watched < 0) die("owner");
+    fcntl(watched, F_SETFD, FD_CLOEXEC);
+    if (getppid() != owner) _exit(125); /* it died before we could watch it */
+    prctl(PR_SET_CHILD_SUBREAPER, 1);
+    prctl(PR_SET_PDEATHSIG, 0);
+
+    pid_t child = fork();
+    if (child < 0) die("fork");
+    if (!child) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        if (getppid() == 1) _exit(125);
+        /* Keys are not namespaced: without this the caller's session keyring would come along. No keyring support: nothing to hide. */
+        syscall(SYS_keyctl, JOIN_SESSION_KEYRING, NULL);
+        prepare(w);
+    }
+    int ended = (int)syscall(SYS_pidfd_open, child, 0), status = 0;
+    if (ended < 0) die("child");
+    /* Keep nothing that belongs to the child: its control socket must close when it dies. */
+    for (int fd = 3; fd < 256; fd++)
+        if (fd != watched && fd != ended && !(fcntl(fd, F_GETFD) & FD_CLOEXEC)) close(fd);
+    int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+    dup2(null, 2);
+
+    struct pollfd wait[] = {{.fd = ended, .events = POLLIN}, {.fd = lifeline, .events = POLLIN}, {.fd = watched, .events = POLLIN}};
+    for (int gone = 0, released = 0; !gone || !released;) {
+        int ready = poll(wait, 3, released ? GRACE_MS : -1);
+        if (ready < 0 && errno == EINTR) continue;
+        if (wait[1].revents || wait[2].revents) {
+            released = 1;
+            if (wait[2].revents) kill(child, SIGKILL);
+            wait[1].fd = wait[2].fd = -1;
+            wait[1].revents = wait[2].revents = 0;
+        }
+        if (wait[0].revents) {
+            gone = 1;
+            wait[0].fd = -1;
+            wait[0].revents = 0;
+        }
+        if (!ready && released && !gone) kill(child, SIGKILL); /* it had its grace */
+    }
+    waitpid(child, &status, 0);
+    /* A killed bubblewrap leaves its PID 1 to us, the subreaper; it dies by the parent-death signal. */
+    while (waitpid(-1, NULL, 0) > 0 || errno == EINTR) {}
+
+    while (next_duty(&cleanup, &d)) {
+        if (d.below) remove_below(d.fd, d.path, d.below);
+        if (!strcmp(d.verb, "cgroup")) remove_cgroup(d.path);
+    }
+    _exit(WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status));
+}

@@ -1,0 +1,80 @@
+/* ringfence-box: the two small programs on either side of a wall.
+ *
+ *   ringfence-box launch PLAN_FD OWNER_PID   outside: prepares and starts bubblewrap, cleans up when it or its owner ends
+ *   ringfence-box init CONTROL_FD            inside: PID 1; starts, reaps and kills what it is told to
+ *   ringfence-box version                    prints the protocol's version
+ *
+ * Python decides; this obeys. It takes no decision, reads no configuration and trusts nothing from inside.
+ */
+#include "box.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+noreturn void die_because(const char *what) {
+    dprintf(2, "ringfence-box: %s\n", what);
+    _exit(125);
+}
+
+noreturn void die(const char *what) {
+    dprintf(2, "ringfence-box: %s: %s\n", what, strerror(errno));
+    _exit(125);
+}
+
+int more(const struct words *w) { return w->at < w->end; }
+
+char *word(struct words *w) {
+    if (!more(w)) die_because("a plan ends too soon");
+    char *begin = w->at;
+    char *stop = memchr(begin, 0, (size_t)(w->end - begin));
+    if (!stop) die_because("a word of a plan has no end");
+    w->at = stop + 1;
+    return begin;
+}
+
+uint64_t number(struct words *w) {
+    char *text = word(w), *end;
+    errno = 0;
+    uint64_t value = strtoull(text, &end, 10);
+    if (errno || end == text || *end) die_because("a plan holds a word where a number belongs");
+    return value;
+}
+
+struct words slurp(int fd) {
+    struct stat info;
+    if (fstat(fd, &info)) die("plan");
+    if (info.st_size < 0 || info.st_size > (off_t)BODY_MAX) die_because("a plan is too large");
+    size_t size = (size_t)info.st_size, got = 0;
+    char *text = malloc(size + 1);
+    if (!text) die("memory");
+    while (got < size) {
+        ssize_t n = pread(fd, text + got, size - got, (off_t)got);
+        if (n < 0 && errno == EINTR) continue;
+        if (n <= 0) die("plan");
+        got += (size_t)n;
+    }
+    return (struct words){text, text + size};
+}
+
+void write_text(const char *path, const char *text) {
+    int fd = open(path, O_WRONLY | O_CLOEXEC);
+    if (fd < 0) die(path);
+    size_t size = strlen(text);
+    if (write(fd, text, size) != (ssize_t)size) die(path);
+    close(fd);
+}
+
+int main(int argc, char **argv) {
+    if (argc == 4 && !strcmp(argv[1], "launch")) launch(atoi(argv[2]), atoi(argv[3]));
+    if (argc == 3 && !strcmp(argv[1], "init")) init(atoi(argv[2]));
+    if (argc == 2 && !strcmp(argv[1], "version")) {
+        printf("%u\n", PROTOCOL_VERSION);
+        return 0;
+    }
+    die_because("usage: ringfence-box launch PLAN_FD OWNER_PID | init CONTROL_FD | version");
+}
