@@ -1,12 +1,13 @@
 """Build hook: compiles native/*.c into one static executable, src/ringfence/_native/ringfence-box.
 
-The helper is linked statically, because it also runs inside boxes (Docker images, gVisor) that hold no C library of ours.
-The first toolchain wins that really links a static program against the kernel's headers, in this order: `musl-gcc`
-(the smallest result), `cc`, `gcc`, and last `zig cc` from the PyPI package `ziglang`, which is asked for as a build
-dependency only when none of the others works, so that a machine without a compiler builds too.
+The helper is linked statically, because it also runs inside boxes (Docker images, gVisor) that hold no C library of
+ours. The first toolchain wins that really links a static program against the kernel's headers, in this order:
+`musl-gcc` (the smallest result), `cc`, `gcc`, and last `zig cc` from the PyPI package `ziglang`, which is asked for as
+a build dependency only when none of the others works, so that a machine without a compiler builds too.
 
-A failed compile fails the build, with the compiler's own words: a package that lacks the helper would be a weaker product
-that looks the same. RINGFENCE_BUILD_WITHOUT_HELPER=1 asks for exactly that. Platforms other than Linux build nothing.
+A failed compile fails the build, with the compiler's own words: a package that lacks the helper would be a weaker
+product that looks the same. RINGFENCE_BUILD_WITHOUT_HELPER=1 asks for exactly that. Platforms other than Linux build
+nothing.
 """
 
 import functools
@@ -113,7 +114,7 @@ def toolchain_of_this_machine() -> Toolchain | None:
     for name in ("musl-gcc", "cc", "gcc"):
         if (compiler := shutil.which(name)) is None:
             continue
-        # Debian's musl-gcc hides the kernel's headers together with glibc's; looked up last, they cannot shadow musl's own.
+        # Debian's musl-gcc hides the kernel's headers along with glibc's; looked up last, they do not shadow musl's.
         multiarch = f"/usr/include/{platform.machine()}-linux-gnu"
         kernel_headers = ("-idirafter", "/usr/include", "-idirafter", multiarch) if name == "musl-gcc" else ()
         toolchain = Toolchain((compiler, *kernel_headers))

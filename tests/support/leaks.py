@@ -1,9 +1,9 @@
 """What a test may leave behind: nothing. Two snapshots of this process and its machine, and the difference in words.
 
-Theory of operation: `adopt_orphans` makes this process the reaper of its descendants, so that a process whose parent is gone
-turns up among our children instead of vanishing to init. Children that have died are reaped and are no leak. What
-other processes of the machine do meanwhile (other test workers, container engines) must not count: descriptors and children are
-our own by nature, the directory for temporary files is made private to this process by the conftest, cgroups
+Theory of operation: `adopt_orphans` makes this process the reaper of its descendants, so that a process whose parent is
+gone turns up among our children instead of vanishing to init. Children that have died are reaped and are no leak. What
+other processes of the machine do meanwhile (other test workers, container engines) must not count: descriptors and
+children are our own by nature, the conftest makes the directory for temporary files private to this process, cgroups
 count only if they are empty or hold a descendant of ours, and mounts of container engines and of init are left out.
 
 What this does not notice: a file that is not named ringfence*, a thread, and a process that left our tree by being
@@ -20,6 +20,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 GRACE_SECONDS = 1.0
 POLL_SECONDS = 0.02
@@ -32,13 +33,16 @@ _FOREIGN_MOUNTS = ("/run/", "/var/lib/docker/", "/var/lib/containerd/", "/var/li
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """Everything that a test could leave behind, as lines that a person can read."""
+    """Everything that a test could leave behind: what identifies it, and how a person would call it."""
 
-    things: frozenset[str]
+    things: dict[str, str]
 
     @classmethod
     def take(cls) -> Snapshot:
-        return cls(frozenset((*_children(), *_descriptors(), *_mounts(), *_cgroups(), *_temporary_files())))
+        return cls(dict(_children()) | {thing: thing for thing in _lasting_things()})
+
+    def since(self, before: Snapshot) -> list[str]:
+        return sorted(words for identity, words in self.things.items() if identity not in before.things)
 
 
 def adopt_orphans() -> None:
@@ -51,24 +55,30 @@ def adopt_orphans() -> None:
 def wait_for_leaks(before: Snapshot, grace_seconds: float = GRACE_SECONDS) -> list[str]:
     """What is here now and was not `before`, once it has had `grace_seconds` to go away by itself."""
     deadline = time.monotonic() + grace_seconds
-    while left := Snapshot.take().things - before.things:
+    while left := Snapshot.take().since(before):
         if time.monotonic() > deadline:
             break
         gc.collect()  # an object in a reference cycle is closed late, which is no leak
         time.sleep(POLL_SECONDS)
-    return sorted(left)
+    return left
 
 
-def _children() -> Iterator[str]:
+def _lasting_things() -> Iterator[str]:
+    yield from _descriptors()
+    yield from _mounts()
+    yield from _cgroups()
+    yield from _temporary_files()
+
+
+def _children() -> Iterator[tuple[str, str]]:
     for pid in _child_pids():
         status = _status(pid)
         if status is None:
             continue
-        name, state = status
-        if state == "Z":
+        if status.state == "Z":
             _reap(pid)
-        else:
-            yield f"process {pid} ({name}): {_command_line(pid)}"
+        else:  # by pid and start time; the name may change by exec
+            yield f"process {pid} {status.started}", f"process {pid} ({status.name}): {_command_line(pid)}"
 
 
 def _child_pids() -> Iterator[int]:
@@ -79,13 +89,22 @@ def _child_pids() -> Iterator[int]:
             continue
 
 
-def _status(pid: int) -> tuple[str, str] | None:
+class _Status(NamedTuple):
+    name: str
+    state: str
+    parent: int
+    started: str
+
+
+def _status(pid: int) -> _Status | None:
+    """The fields of proc(5) stat that matter here; None if the process is gone."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text(errors="replace")
     except (FileNotFoundError, ProcessLookupError):
         return None
-    name, _, rest = text.partition("(")[2].rpartition(")")
-    return name, rest.split()[0]
+    name, _, rest = text.partition("(")[2].rpartition(")")  # a name may hold parentheses and blanks
+    fields = rest.split()
+    return _Status(name, state=fields[0], parent=int(fields[1]), started=fields[19])
 
 
 def _command_line(pid: int) -> str:
@@ -135,15 +154,12 @@ def _is_ours_or_empty(cgroup: Path) -> bool:
 
 
 def _descends_from_us(pid: int) -> bool:
-    while pid > 1:
-        if pid == os.getpid():
-            return True
-        try:
-            text = Path(f"/proc/{pid}/stat").read_text(errors="replace")
-        except (FileNotFoundError, ProcessLookupError):
+    while pid not in (0, os.getpid()):
+        status = _status(pid)
+        if status is None:
             return False
-        pid = int(text.rpartition(")")[2].split()[1])
-    return False
+        pid = status.parent
+    return pid != 0
 
 
 def _temporary_files() -> Iterator[str]:
