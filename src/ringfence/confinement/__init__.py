@@ -1,0 +1,1 @@
+"""The walls: what each machine can build, and how a grant becomes one."""

@@ -1,0 +1,117 @@
+"""The port of a confiner, and the values that it takes and gives."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Protocol
+
+from ringfence.values.guarantee import Guarantee
+
+
+class How(StrEnum):
+    """How a path inside a writable directory is covered."""
+
+    HIDE = "hide"
+    """Neither read nor written."""
+    FREEZE = "freeze"
+    """Read, not written, not replaced."""
+    ANCHOR = "anchor"
+    """Read and written, but not renamed or removed itself, so that what is frozen below it stays where it is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cover:
+    """One path below a writable directory and how it is covered."""
+
+    root: str
+    below: str
+    how: How
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class View:
+    """The file system that a box sees, built up from nothing. Paths are the same inside as outside."""
+
+    uid: int
+    gid: int
+    home: str
+    system: tuple[str, ...]
+    """Directories of the system, read-only."""
+    links: tuple[tuple[str, str], ...] = ()
+    """(where, target)"""
+    etc: tuple[tuple[str, str], ...] = ()
+    """(name below /etc, source)"""
+    texts: tuple[tuple[str, str], ...] = ()
+    """(name below /etc, content): synthetic files"""
+    readable: tuple[str, ...] = ()
+    writable: tuple[str, ...] = ()
+    covers: tuple[Cover, ...] = ()
+    hidden: tuple[str, ...] = ()
+    """Absolute paths hidden in what is readable."""
+    tmp_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """Run by root: the ids that own the workspace, and the ids that stand for them inside."""
+
+    uid: int
+    gid: int
+    dedicated_uid: int
+    dedicated_gid: int
+
+
+@dataclass(frozen=True, slots=True)
+class Descriptors:
+    """Numbers of the descriptors that a launch may name, as the launched process will find them."""
+
+    options: int
+    seccomp: int
+    helper: int
+    control: int
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """How a box is started: what the launcher does, what it becomes, and how PID 1 confines itself.
+
+    `plan` and `configure` are words for the helper (docs/box-protocol.md), `options` what bwrap reads from a descriptor,
+    so that nothing of them shows in a process list.
+    """
+
+    plan: tuple[str, ...]
+    options: tuple[str, ...]
+    configure: tuple[str, ...]
+    seccomp: bytes
+    filter_by_helper: bool = False
+    """Whether PID 1 applies the seccomp filter itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """What a confiner can do here; `missing` says why it cannot be used at all."""
+
+    guarantees: frozenset[Guarantee] = frozenset()
+    missing: str = ""
+    hint: str = ""
+    notes: tuple[str, ...] = ()
+
+    @property
+    def usable(self) -> bool:
+        return not self.missing
+
+
+class Confiner(Protocol):
+    """Turns a view into a launch behind one kind of wall."""
+
+    @property
+    def name(self) -> str: ...
+
+    def probe(self) -> Probe:
+        """What this confiner guarantees on this machine; cached, never raises."""
+
+    def wrap(self, view: View, descriptors: Descriptors, owner: Owner | None) -> Launch:
+        """How to start a box that sees `view` and nothing else.
+
+        Raises:
+            InitializationFailed: this view cannot be built by this confiner.
+        """

@@ -1,0 +1,59 @@
+"""Chooses the wall: the first confiner that gives all that the grant requires, or an error that says what each one lacks."""
+
+import sys
+from collections.abc import Iterable
+
+from ringfence.confinement.base import Confiner
+from ringfence.errors import InitializationFailed
+from ringfence.values.guarantee import Guarantee
+
+
+def confiners(*, bwrap_path: str | None = None) -> tuple[Confiner, ...]:
+    """The confiners of this platform, strongest first.
+
+    Raises:
+        InitializationFailed: there are none for this platform.
+    """
+    if sys.platform == "linux":
+        from ringfence.confinement.linux.bwrap import Bubblewrap
+        from ringfence.confinement.linux.plain import Plain
+
+        return (Bubblewrap(bwrap_path), Plain(with_namespaces=True), Plain(with_namespaces=False))
+    if sys.platform == "darwin":
+        raise InitializationFailed(
+            "running behind sandbox-exec is not built yet; only its profile is",
+            hint="run Ringfence on Linux, for instance in a virtual machine",
+        )
+    raise InitializationFailed(
+        f"there is no wall for the platform {sys.platform!r}", hint="Ringfence runs on Linux; use a Linux virtual machine"
+    )
+
+
+def choose(adapters: Iterable[Confiner], requires: frozenset[Guarantee], *, only: str | None = None) -> Confiner:
+    """Return the first adapter that enforces all of `requires`.
+
+    Args:
+        only: consider just the adapter of this name.
+
+    Raises:
+        InitializationFailed: none does; names what each one lacks.
+    """
+    lacking: list[str] = []
+    hints: list[str] = []
+    for adapter in adapters:
+        if only is not None and adapter.name != only:
+            continue
+        probe = adapter.probe()
+        missing = requires - probe.guarantees
+        if probe.usable and not missing:
+            return adapter
+        why = probe.missing or f"lacks {', '.join(sorted(missing))}"
+        lacking.append(f"{adapter.name}: {why}")
+        if probe.hint:
+            hints.append(probe.hint)
+    if not lacking:
+        raise InitializationFailed(f"there is no adapter called {only!r}", hint="run `ringfence doctor` for the names")
+    raise InitializationFailed(
+        f"no wall on this machine gives what is required ({'; '.join(lacking)})",
+        hint="; ".join(dict.fromkeys(hints)) or "run `ringfence doctor`",
+    )

@@ -1,0 +1,1 @@
+"""Mechanisms of the Linux kernel, one small module each."""

@@ -1,0 +1,95 @@
+"""What of the host a box may see without asking: system directories, and /etc by allow-list."""
+
+import os
+from functools import cache
+
+SYSTEM: tuple[str, ...] = (
+    "/usr",  # programs and libraries
+    "/bin",  # on a merged-usr system these five are links into /usr
+    "/sbin",
+    "/lib",
+    "/lib32",
+    "/lib64",
+    "/libx32",
+    "/nix/store",  # NixOS keeps every program there
+    "/gnu/store",
+)
+
+ETC: tuple[str, ...] = (
+    "alternatives",  # Debian's choice of a program for a name; /usr/bin links into it
+    "bash_completion.d",
+    "crypto-policies",  # Fedora's TLS settings, which OpenSSL and GnuTLS include
+    "debian_version",
+    "fonts",  # fontconfig: without it a plot has no text
+    "host.conf",
+    "java-11-openjdk",  # configuration that Debian's JDKs keep outside /usr
+    "java-17-openjdk",
+    "java-21-openjdk",
+    "ld.so.cache",  # where the loader finds libraries
+    "ld.so.conf",
+    "ld.so.conf.d",
+    "locale.alias",
+    "localtime",
+    "magic",  # file(1)
+    "magic.mime",
+    "mime.types",
+    "networks",
+    "npmrc",
+    "os-release",
+    "perl",
+    "pki/ca-trust",  # Fedora's certificates
+    "pki/tls/certs",
+    "protocols",
+    "python3",
+    "python3.11",
+    "python3.12",
+    "python3.13",
+    "rpc",
+    "services",  # names of ports
+    "ssl/certs",  # public certificates; ssl/private stays outside
+    "ssl/openssl.cnf",
+    "terminfo",
+    "timezone",
+    "ca-certificates",
+    "ca-certificates.conf",
+)
+
+
+@cache
+def system_view() -> tuple[tuple[str, ...], tuple[tuple[str, str], ...]]:
+    """Directories to bind and links to make for the system part: (directories, (link, target))."""
+    directories: list[str] = []
+    links: list[tuple[str, str]] = []
+    for path in SYSTEM:
+        if os.path.islink(path):
+            links.append((path, os.readlink(path)))
+        elif os.path.isdir(path):
+            directories.append(path)
+    return tuple(directories), tuple(links)
+
+
+@cache
+def etc_view() -> tuple[tuple[str, str], ...]:
+    """What exists of the allow-list: (name, source), the source resolved, so that a link leads to its file."""
+    found: list[tuple[str, str]] = []
+    for name in ETC:
+        source = os.path.realpath(f"/etc/{name}")
+        if os.path.exists(source):
+            found.append((name, source))
+    return tuple(found)
+
+
+def synthetic_etc(uid: int, gid: int, home: str) -> tuple[tuple[str, str], ...]:
+    """Files that programs expect and that must not be the host's."""
+    return (
+        (
+            "passwd",
+            f"root:x:0:0:root:/nonexistent:/usr/sbin/nologin\nagent:x:{uid}:{gid}:agent:{home}:/bin/bash\n"
+            "nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n",
+        ),
+        ("group", f"root:x:0:\nagent:x:{gid}:\nnogroup:x:65534:\n"),
+        ("hosts", "127.0.0.1 localhost sandbox\n::1 localhost\n"),
+        ("hostname", "sandbox\n"),
+        ("nsswitch.conf", "passwd: files\ngroup: files\nhosts: files\nservices: files\nprotocols: files\n"),
+        ("resolv.conf", "# there is no network in here\n"),
+    )
