@@ -24,7 +24,7 @@ from typing import Any, Final, NoReturn
 from ringfence.errors import InvalidConfig
 from ringfence.policy.defaults import BLACKLIST
 from ringfence.policy.environment import flag, lookup
-from ringfence.policy.globs import check_row, escape
+from ringfence.policy.globs import Row, escape
 from ringfence.values.limits import Limits
 from ringfence.values.sizes import parse_duration, parse_size
 
@@ -295,7 +295,7 @@ class _Document:
         rows = self._rows(entry)
         for row in rows:
             try:
-                check_row(row.value)
+                Row.parse(row.value)
             except InvalidConfig as fault:
                 self._nonsense(row, fault.message, fault.hint)
         return tuple(dict.fromkeys(row.value for row in rows if row.value not in BLACKLIST))

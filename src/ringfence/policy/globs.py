@@ -20,49 +20,102 @@ stays hidden under them is the wall's work.
 
 import posixpath
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from enum import Enum
 from typing import Final, Self
 
 from ringfence.errors import Internal, InvalidConfig
 
-_ANY_DEPTH: Final = "**"
-_WILD: Final = re.compile(r"[*?[]")
+_SPECIAL: Final = re.compile(r"[*?[]")
+
+
+class Wild(Enum):
+    STAR = "*"
+    ONE = "?"
+
+
+@dataclass(frozen=True, slots=True)
+class CharClass:
+    """`[...]`: one character out of, or with `negated` outside of, the ranges, ends included."""
+
+    negated: bool
+    ranges: tuple[tuple[str, str], ...]
+
+
+Token = str | Wild | CharClass
+Segment = tuple[Token, ...]
+"""What stands between two slashes; a plain character stands for itself."""
+
+ANY_DEPTH: Final[Segment] = (Wild.STAR, Wild.STAR)
+"""`**` as a whole segment."""
 
 
 def escape(text: str) -> str:
     """Make a row match `text` as it is."""
-    return _WILD.sub(r"[\g<0>]", text)
+    return _SPECIAL.sub(r"[\g<0>]", text)
 
 
-def check_row(row: str) -> None:
-    """Refuse a row that could not do what its writer meant.
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One row, parsed."""
 
-    Raises:
-        InvalidConfig: says what is wrong with it.
-    """
-    parts = _segments(row)
-    if not row.strip():
-        raise InvalidConfig("an empty blacklist row", hint="remove it")
-    if "\0" in row:
-        raise InvalidConfig(f"blacklist row {row!r} holds a NUL character, which no path can")
-    try:
-        row.encode("utf-8", "surrogateescape")
-    except UnicodeEncodeError:
-        raise InvalidConfig(f"blacklist row {row!r} holds half a character, which no path can") from None
-    if ".." in parts:
-        raise InvalidConfig(f"blacklist row {row!r} holds `..`", hint="write the path that is meant")
-    if all(part == _ANY_DEPTH for part in parts):
-        raise InvalidConfig(f"blacklist row {row!r} hides everything", hint="name what is to be hidden")
-    for part in parts:
-        _segment(part, row)
+    written: str
+    absolute: bool
+    """Whether it holds at one place only, and not at any depth."""
+    readings: tuple[tuple[Segment, ...], ...]
+    """The segments as a glob; and, if there is a `[` in them, once more with every `[` taken at its word."""
+
+    @classmethod
+    def parse(cls, row: str) -> Self:
+        """Parse a row; `~` and variables may still stand in it.
+
+        Raises:
+            InvalidConfig: it could not do what its writer meant; says why.
+        """
+        if not row.strip():
+            raise InvalidConfig("an empty blacklist row", hint="remove it")
+        if "\0" in row:
+            raise InvalidConfig(f"blacklist row {row!r} holds a NUL character, which no path can")
+        try:
+            row.encode("utf-8", "surrogateescape")
+        except UnicodeEncodeError:
+            raise InvalidConfig(f"blacklist row {row!r} holds half a character, which no path can") from None
+        parts = [part for part in row.split("/") if part not in ("", ".")]
+        if ".." in parts:
+            raise InvalidConfig(f"blacklist row {row!r} holds `..`", hint="write the path that is meant")
+        absolute = row.startswith("/") and parts[:1] != ["**"]
+        while parts[-1:] == ["**"]:
+            parts.pop()
+        while parts[:1] == ["**"]:
+            parts.pop(0)
+        if not parts:
+            raise InvalidConfig(f"blacklist row {row!r} hides everything", hint="name what is to be hidden")
+        glob = tuple(tuple(_tokens(part, row)) for part in parts)
+        at_its_word = tuple(tuple(_tokens(part.replace("[", "[[]"), row)) for part in parts)
+        return cls(row, absolute, (glob,) if glob == at_its_word else (glob, at_its_word))
+
+    @property
+    def literals(self) -> tuple[str, ...]:
+        """The absolute paths that it names outright."""
+        return tuple(f"/{plain}" for plain in map(_plain, self.readings) if plain and self.absolute)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The file names that it names at any depth."""
+        return tuple(plain for plain in map(_plain, self.readings) if plain and not self.absolute and "/" not in plain)
+
+    @property
+    def is_glob(self) -> bool:
+        """Whether there is more to it than `literals` and `names`."""
+        return len(self.literals) + len(self.names) < len(self.readings)
 
 
 class PathRules:
     """The rows of a blacklist, `~` and variables already expanded, compiled to be asked many times.
 
     Raises:
-        InvalidConfig: a row makes no sense; see `check_row`.
+        InvalidConfig: a row makes no sense; see `Row.parse`.
     """
 
     __slots__ = ("_pattern", "globs", "literals", "names", "rows")
@@ -78,13 +131,15 @@ class PathRules:
 
     def __init__(self, rows: Iterable[str]) -> None:
         self.rows = tuple(rows)
-        compiled = [_Row.read(row) for row in self.rows]
-        self.literals = tuple(dict.fromkeys(path for row in compiled for path in row.literals))
-        self.names = frozenset(name for row in compiled for name in row.names)
-        self.globs = tuple(row.written for row in compiled if row.is_glob)
-        alternatives = "|".join(f"({row.pattern})" for row in compiled) or "(?!)"
-        # \Z and not $, which would also stop before a newline at the end of a name.
-        self._pattern = re.compile(rf"(?:{alternatives})(?:/|\Z)", re.DOTALL)
+        for row in self.rows:
+            if row.startswith("~"):
+                raise InvalidConfig(f"blacklist row {row!r} was not expanded", hint="expand `~` first")
+        parsed = [Row.parse(row) for row in self.rows]
+        self.literals = tuple(dict.fromkeys(path for row in parsed for path in row.literals))
+        self.names = frozenset(name for row in parsed for name in row.names)
+        self.globs = tuple(row.written for row in parsed if row.is_glob)
+        alternatives = "|".join(f"({_row_pattern(row)})" for row in parsed) or "(?!)"
+        self._pattern = re.compile(alternatives, re.DOTALL)
 
     def matches(self, path: str) -> str | None:
         """The first row, as it was given, that names `path` or a directory above it.
@@ -105,139 +160,104 @@ class PathRules:
         return f"PathRules({list(self.rows)!r})"
 
 
-@dataclass(frozen=True, slots=True)
-class _Row:
-    written: str
-    absolute: bool
-    readings: tuple[tuple[str, ...], ...]
-    """The segments as a glob; and, if there is a `[` in them, once more with every `[` taken at its word."""
-
-    @classmethod
-    def read(cls, row: str) -> Self:
-        if row.startswith("~"):
-            raise InvalidConfig(f"blacklist row {row!r} was not expanded", hint="expand `~` first")
-        check_row(row)
-        parts = _segments(row)
-        absolute = row.startswith("/") and parts[0] != _ANY_DEPTH
-        while parts[-1] == _ANY_DEPTH:
-            parts.pop()
-        while parts[0] == _ANY_DEPTH:
-            parts.pop(0)
-        glob = tuple(parts)
-        at_its_word = tuple(part.replace("[", "[[]") for part in parts)
-        return cls(row, absolute, (glob,) if glob == at_its_word else (glob, at_its_word))
-
-    def _plain(self, reading: tuple[str, ...]) -> str | None:
-        """The segments as one path, if nothing in them is wild."""
-        names = [_segment(part, self.written).plain for part in reading]
-        return None if None in names else "/".join(filter(None, names))
-
-    @property
-    def literals(self) -> tuple[str, ...]:
-        if not self.absolute:
-            return ()
-        return tuple(f"/{plain}" for reading in self.readings if (plain := self._plain(reading)) is not None)
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        if self.absolute:
-            return ()
-        single = (self._plain(reading) for reading in self.readings if len(reading) == 1)
-        return tuple(name for name in single if name is not None)
-
-    @property
-    def is_glob(self) -> bool:
-        return len(self.literals) + len(self.names) < len(self.readings)
-
-    @property
-    def pattern(self) -> str:
-        """Matches from the leading slash to the end of the last segment that the row names."""
-        return "|".join(self._pattern(reading) for reading in self.readings)
-
-    def _pattern(self, reading: tuple[str, ...]) -> str:
-        runs: list[list[str]] = [[]]
-        for part in reading:
-            if part != _ANY_DEPTH:
-                runs[-1].append(_segment(part, self.written).pattern)
-            elif runs[-1]:
-                runs.append([])
-        regex = "/"
-        for number, run in enumerate(runs):
-            skip = "" if number == 0 and self.absolute else "(?:[^/]+/)*?"
-            end = r"(?=/|\Z)" if number == len(runs) - 1 else "/"
-            regex += f"(?>{skip}{'/'.join(run)}{end})"
-        return regex
-
-
-@dataclass(frozen=True, slots=True)
-class _Segment:
-    pattern: str
-    plain: str | None
-    """The one name that matches, if there is only one."""
-
-
-def _segments(row: str) -> list[str]:
-    return [part for part in row.split("/") if part not in ("", ".")]
-
-
-def _segment(glob: str, row: str) -> _Segment:
-    """Translate one segment; none of what comes out matches a slash."""
-    # Pieces between stars: the earliest place for each piece but the last is the best one, hence atomic again.
-    pieces: list[str] = [""]
-    plain: str | None = ""
+def _tokens(part: str, row: str) -> Iterator[Token]:
     at = 0
-    while at < len(glob):
-        char = glob[at]
+    while at < len(part):
+        char = part[at]
         at += 1
         if char == "*":
-            plain = None
-            if pieces[-1] or len(pieces) == 1:
-                pieces.append("")
+            yield Wild.STAR
         elif char == "?":
-            plain = None
-            pieces[-1] += "[^/]"
-        elif char == "[" and (end := _class_end(glob, at)) != -1:
-            regex, only = _character_class(glob[at:end], row)
+            yield Wild.ONE
+        elif char == "[" and (end := _class_end(part, at)) != -1:
+            yield _char_class(part[at:end], row)
             at = end + 1
-            pieces[-1] += regex
-            plain = None if plain is None or only is None else plain + only
         else:
-            pieces[-1] += re.escape(char)
-            plain = None if plain is None else plain + char
-    first, *others = pieces
-    if not others:
-        return _Segment(first, plain)
-    middle = "".join(f"(?>[^/]*?{piece})" for piece in others[:-1])
-    return _Segment(f"{first}{middle}[^/]*{others[-1]}", None)
+            yield char
 
 
-def _class_end(glob: str, at: int) -> int:
+def _class_end(part: str, at: int) -> int:
     """Where the `]` is that closes a class whose `[` stands before `at`; -1 if none does, and `[` is a plain one."""
-    first = at + 1 if glob[at : at + 1] in ("!", "^") else at
+    first = at + 1 if part[at : at + 1] in ("!", "^") else at
     # A `]` in first place is a member.
-    return glob.find("]", first + 1)
+    return part.find("]", first + 1)
 
 
-def _character_class(body: str, row: str) -> tuple[str, str | None]:
-    """The pattern of `[body]`, and its only member if it has just one."""
+def _char_class(body: str, row: str) -> CharClass | str:
+    """The class `[body]`; just the character, if it is the only one."""
     negated = body[0] in "!^" and len(body) > 1
     members = body[1:] if negated else body
     if "[:" in members:
         raise InvalidConfig(f"blacklist row {row!r} uses a named class", hint="write a range such as [a-z]")
-    if not negated and len(members) == 1:
-        return re.escape(members), members
-    regex = ""
+    ranges: list[tuple[str, str]] = []
     at = 0
     while at < len(members):
         is_range = members[at + 1 : at + 2] == "-" and at + 2 < len(members)
         low, high = members[at], members[at + 2 if is_range else at]
         if low > high:
             raise InvalidConfig(f"blacklist row {row!r} holds the range {low}-{high}, which is empty")
-        regex += f"{_member(low)}-{_member(high)}"
+        ranges.append((low, high))
         at += 3 if is_range else 1
-    return f"(?!/)[{'^' if negated else ''}{regex}]", None
+    if not negated and len(members) == 1:
+        return members
+    return CharClass(negated, tuple(ranges))
 
 
-def _member(char: str) -> str:
-    # By number, since inside a class both the escapes and doubled punctuation have meanings of their own.
-    return f"\\U{ord(char):08x}"
+def _plain(segments: tuple[Segment, ...]) -> str | None:
+    """The segments as one path, if nothing in them is wild."""
+    names: list[str] = []
+    for segment in segments:
+        chars = [token for token in segment if isinstance(token, str)]
+        if len(chars) < len(segment):
+            return None
+        names.append("".join(chars))
+    return "/".join(names)
+
+
+def _row_pattern(row: Row) -> str:
+    return "|".join(_reading_pattern(reading, absolute=row.absolute) for reading in row.readings)
+
+
+def _reading_pattern(reading: tuple[Segment, ...], *, absolute: bool) -> str:
+    """Matches from the leading slash to the end of the last segment that the row names."""
+    runs: list[list[str]] = [[]]
+    for segment in reading:
+        if segment != ANY_DEPTH:
+            runs[-1].append(_segment_pattern(segment))
+        elif runs[-1]:
+            runs.append([])
+    pattern = "/"
+    for number, run in enumerate(runs):
+        skip = "" if number == 0 and absolute else "(?:[^/]+/)*?"
+        # \Z and not $, which would also stop before a newline at the end of a name.
+        end = r"(?=/|\Z)" if number == len(runs) - 1 else "/"
+        pattern += f"(?>{skip}{'/'.join(run)}{end})"
+    return pattern
+
+
+def _segment_pattern(segment: Segment) -> str:
+    """Translate one segment; none of what comes out matches a slash."""
+    # Between stars, too, the earliest place for each piece but the last is the best one, hence atomic again.
+    pieces = [""]
+    for token in segment:
+        if token is not Wild.STAR:
+            pieces[-1] += _token_pattern(token)
+        elif pieces[-1] or len(pieces) == 1:
+            pieces.append("")
+    first, *others = pieces
+    if not others:
+        return first
+    middle = "".join(f"(?>[^/]*?{piece})" for piece in others[:-1])
+    return f"{first}{middle}[^/]*{others[-1]}"
+
+
+def _token_pattern(token: Token) -> str:
+    match token:
+        case str():
+            return re.escape(token)
+        case CharClass(negated, ranges):
+            # By number, since inside a class both the escapes and doubled punctuation have meanings of their own.
+            members = "".join(f"\\U{ord(low):08x}-\\U{ord(high):08x}" for low, high in ranges)
+            return f"(?!/)[{'^' if negated else ''}{members}]"
+        case Wild():
+            return "[^/]"
