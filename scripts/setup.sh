@@ -136,13 +136,20 @@ make_venv() {
     echo "$made_for" >"$VENV/.made-for"
 }
 
-# A pip of the machine, or else the wheel that uv.lock names by address and hash, installs pip into the virtual environment.
+# A pip of the machine, or else the wheel that uv.lock names by address and hash.
 bring_pip() {
     if "$1" -m pip --version >/dev/null 2>&1; then
         "$1" -m pip --python "$VENV/bin/python" install -q pip
     else
         say "no ensurepip and no pip: fetching the pip of uv.lock"
-        "$1" - $VENV/pip.whl <<'PYTHON' && PYTHONPATH=$VENV/pip.whl "$VENV/bin/python" -m pip install -q pip
+        wheel=$(fetch_pip_wheel "$1") &&
+            PYTHONPATH=$wheel "$VENV/bin/python" -m pip install -q --no-index --ignore-installed "$wheel" &&
+            rm "$wheel"
+    fi
+}
+
+fetch_pip_wheel() {
+    "$1" - "$VENV" <<'PYTHON'
 import hashlib, pathlib, sys, tomllib, urllib.request
 
 packages = tomllib.loads(pathlib.Path("uv.lock").read_text())["package"]
@@ -150,9 +157,10 @@ wheel = next(package for package in packages if package["name"] == "pip")["wheel
 data = urllib.request.urlopen(wheel["url"], timeout=60).read()
 if "sha256:" + hashlib.sha256(data).hexdigest() != wheel["hash"]:
     sys.exit(f"{wheel['url']} is not the file that uv.lock names")
-pathlib.Path(sys.argv[1]).write_bytes(data)
+target = pathlib.Path(sys.argv[1], wheel["url"].rpartition("/")[2])
+target.write_bytes(data)
+print(target)
 PYTHON
-    fi
 }
 
 install_project() {
