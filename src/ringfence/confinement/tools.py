@@ -1,0 +1,180 @@
+"""Finds the tools that PATH reaches, so that a person's programs work inside as they are, and nothing else of a home does.
+
+Most of PATH lies in the system's directories, which a box sees anyway. The rest lies below somebody's home: version managers, virtual
+environments, a directory of links into them. For each such entry the smallest directory is found that makes its programs
+run, its tool root. A home directory, `~/.local`, `~/.config` and their like are never roots: beside programs they hold credentials.
+
+The base interpreter of a virtual environment is named by a file that the agent may have written. It is believed only if what it
+names is a Python installation.
+
+What this does not protect against: a secret that somebody keeps inside a tool's own directory, unless the blacklist names it.
+"""
+
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+MANAGERS: frozenset[str] = frozenset(
+    {
+        ".asdf",
+        ".bun",
+        ".deno",
+        ".fnm",
+        ".goenv",
+        ".jenv",
+        ".nodenv",
+        ".nvm",
+        ".plenv",
+        ".pyenv",
+        ".rbenv",
+        ".rustup",
+        ".rvm",
+        ".sdkman",
+        ".volta",
+        "anaconda3",
+        "mambaforge",
+        "micromamba",
+        "miniconda3",
+        "miniforge3",
+        "mise",
+        "pipx",
+        "uv",
+    }
+)
+"""Directories of version managers: programs and what they need, no credentials. Taken whole, wherever below a home they lie."""
+
+COMPANIONS: dict[str, tuple[str, ...]] = {
+    ".cargo/bin": (".rustup",),  # the programs there only look up the real ones in the other directory
+}
+"""What a directory on PATH needs besides itself; both relative to the home."""
+
+_SHARED = frozenset({"", ".local", ".config", ".cache", ".local/share", ".local/state", "bin", "Library"})
+"""Directories of a home, relative to it, that hold all sorts of things, so that none may become a tool root."""
+_LINKS_MAX = 2000
+_PYTHON = re.compile(r"python3?(\.\d+)?")
+
+
+@dataclass(frozen=True, slots=True)
+class Tools:
+    path: str
+    """The PATH for inside."""
+    roots: tuple[str, ...]
+    """Directories to show, read-only."""
+
+
+def find_tools(
+    path: str, *, home: str, workspaces: Iterable[str], visible: Iterable[str], denied: Callable[[str], str | None]
+) -> Tools:
+    """The tools of PATH and of virtual environments in the workspaces.
+
+    Args:
+        visible: directories that the box sees anyway.
+        denied: the rule that hides a path, if there is one.
+    """
+    search = _Search(home, tuple(visible), denied)
+    kept: list[str] = []
+    for entry in path.split(":"):
+        if os.path.isabs(entry) and os.path.isdir(entry):
+            search.add_directory(entry)
+            if search.sees(entry) or any(_below(entry, workspace) for workspace in workspaces):
+                kept.append(entry)
+    for workspace in workspaces:
+        for name in (".venv", "venv", "env", ".env"):
+            search.add_environment(os.path.join(workspace, name))
+    return Tools(":".join(dict.fromkeys(kept)) or "/usr/local/bin:/usr/bin:/bin", tuple(search.roots))
+
+
+def _below(path: str, directory: str) -> bool:
+    return path == directory or path.startswith(directory.rstrip("/") + "/")
+
+
+class _Search:
+    def __init__(self, home: str, visible: tuple[str, ...], denied: Callable[[str], str | None]) -> None:
+        self._home = home
+        self._visible = visible
+        self._denied = denied
+        self.roots: list[str] = []
+
+    def sees(self, path: str) -> bool:
+        return any(_below(path, known) for known in (*self._visible, *self.roots))
+
+    def add_directory(self, directory: str) -> None:
+        """A directory on PATH: its root, what its links lead to, and the base of its virtual environment."""
+        real = os.path.realpath(directory)
+        if any(_below(real, known) for known in self._visible):
+            return
+        self._add(self._root_of(directory))
+        if real != directory:
+            self._add(self._root_of(real))
+        for target in _targets(real):
+            self._add(self._root_of(os.path.dirname(target)))
+        relative = os.path.relpath(directory, self._home)
+        for companion in COMPANIONS.get(relative, ()):
+            self._add(os.path.join(self._home, companion))
+        self.add_environment(os.path.dirname(directory))
+
+    def add_environment(self, prefix: str) -> None:
+        base = _base_of(prefix)
+        if base is not None:
+            self._add(base)
+
+    def _add(self, root: str) -> None:
+        if self.sees(root) or not os.path.isdir(root) or self._denied(root) is not None:
+            return
+        if _below(self._home, root) or os.path.relpath(root, self._home) in _SHARED - {"bin"}:
+            return
+        self.roots = [known for known in self.roots if not _below(known, root)]
+        self.roots.append(root)
+
+    def _root_of(self, directory: str) -> str:
+        """The smallest directory that makes the programs in `directory` run."""
+        parts = directory.split("/")
+        for depth, part in enumerate(parts):
+            if part in MANAGERS and depth >= 2:
+                return "/".join(parts[: depth + 1])
+        prefix = os.path.dirname(directory)
+        is_prefix = os.path.basename(directory) in ("bin", "sbin", "Scripts") and any(
+            os.path.exists(os.path.join(prefix, sign)) for sign in ("pyvenv.cfg", "conda-meta", "lib", "libexec", "lib64")
+        )
+        shared = os.path.relpath(prefix, self._home) in _SHARED
+        return prefix if is_prefix and not shared and prefix != "/" else directory
+
+
+def _targets(directory: str) -> Iterator[str]:
+    """Where the links in a directory lead."""
+    try:
+        entries = os.scandir(directory)
+    except OSError:
+        return
+    with entries:
+        for count, entry in enumerate(entries):
+            if count > _LINKS_MAX:
+                return
+            if entry.is_symlink():
+                target = os.path.realpath(entry.path)
+                if os.path.isfile(target):
+                    yield target
+
+
+def _base_of(prefix: str) -> str | None:
+    """The installation that a virtual environment was made from, if it is one and names a real one."""
+    try:
+        with open(os.path.join(prefix, "pyvenv.cfg"), encoding="utf-8", errors="surrogateescape") as file:
+            text = file.read(65536)
+    except OSError:
+        return None
+    match = re.search(r"^home\s*=\s*(\S.*?)\s*$", text, re.MULTILINE)
+    if match is None or not os.path.isabs(match[1]):
+        return None
+    programs = os.path.realpath(match[1])
+    base = os.path.dirname(programs)
+    try:
+        has_program = any(_PYTHON.fullmatch(name) for name in os.listdir(programs))
+        has_library = any(
+            name.startswith("python3") and os.path.isfile(os.path.join(base, "lib", name, "os.py"))
+            for name in os.listdir(os.path.join(base, "lib"))
+        )
+    except OSError:
+        return None
+    return base if has_program and has_library else None

@@ -1,0 +1,99 @@
+"""Builds the view of a box from its grant: which directories, which tools, which covers."""
+
+import os
+from dataclasses import dataclass
+
+from ringfence.confinement.base import View
+from ringfence.confinement.linux.host import etc_view, synthetic_etc, system_view
+from ringfence.confinement.masks import Masks, find_masks
+from ringfence.confinement.tools import find_tools
+from ringfence.policy.globs import PathRules
+from ringfence.values.grant import Grant
+
+_NEVER_OUTSIDE = frozenset({"proc", "sys", "dev", "run", "tmp", "etc", "boot", "lost+found"})
+"""Top-level directories that are not shown even where reading outside is allowed: they have a private counterpart, or hold
+sockets, devices and kernel knobs. /etc stays an allow-list, because its secrets are not all known by name."""
+
+
+@dataclass(slots=True)
+class Prepared:
+    """A view with the masks it needs, and the PATH that works in it."""
+
+    view: View
+    masks: Masks
+    path: str
+    notes: tuple[str, ...] = ()
+
+    def close(self) -> None:
+        self.masks.close()
+
+
+def build_view(grant: Grant, *, home: str, host_path: str, uid: int, gid: int) -> Prepared:
+    """The view for a grant; makes the placeholders that it needs.
+
+    Args:
+        home: the caller's home directory; inside, an empty one lies at the same place.
+        host_path: the caller's PATH.
+        uid, gid: what the box's own processes see as theirs.
+    """
+    rules = PathRules(grant.denied)
+    system, links = system_view()
+    writable = tuple(dict.fromkeys(map(os.fspath, grant.writable_roots)))
+    readable = [os.fspath(path) for path in grant.readable]
+    notes: list[str] = []
+    if grant.read_outside:
+        readable += _outside(system)
+        notes.append("the rest of the host is readable; names such as **/.env are hidden in writable directories and the home only")
+    tools = find_tools(
+        host_path, home=home, workspaces=writable, visible=(*system, *(link for link, _ in links)), denied=rules.matches
+    )
+    shown = [path for path in (*readable, *tools.roots) if path not in writable and rules.matches(path) is None]
+    # Tools are not searched for names: their trees are large, and programs are all that they hold.
+    searched = [*map(os.fspath, grant.readable), *([home] if grant.read_outside else [])]
+    masks = find_masks(writable, rules=rules, protected=grant.protected)
+    view = View(
+        uid=uid,
+        gid=gid,
+        home=home,
+        system=system,
+        links=(*links, ("/workspace", os.fspath(grant.workspace)), ("/var/tmp", "/tmp")),
+        etc=etc_view(),
+        texts=synthetic_etc(uid, gid, home),
+        readable=tuple(dict.fromkeys(shown)),
+        writable=writable,
+        covers=tuple(masks.covers),
+        hidden=_hidden(shown, searched, rules, writable),
+        tmp_bytes=grant.limits.tmp_bytes,
+    )
+    return Prepared(view, masks, tools.path, tuple(notes))
+
+
+def _outside(system: tuple[str, ...]) -> list[str]:
+    return [
+        entry.path
+        for entry in os.scandir("/")
+        if entry.is_dir(follow_symlinks=False) and entry.name not in _NEVER_OUTSIDE and entry.path not in system
+    ]
+
+
+def _hidden(shown: list[str], searched: list[str], rules: PathRules, writable: tuple[str, ...]) -> tuple[str, ...]:
+    """What the blacklist hides in the readable directories; the writable ones have covers of their own."""
+    found = [path for path in rules.literals if any(_below(path, root) for root in shown) and os.path.exists(path)]
+    for root in searched:
+        found += _matching(root, rules)
+    return tuple(path for path in dict.fromkeys(found) if not any(_below(path, root) for root in writable))
+
+
+def _below(path: str, directory: str) -> bool:
+    return path.startswith(directory.rstrip("/") + "/")
+
+
+def _matching(root: str, rules: PathRules) -> list[str]:
+    found: list[str] = []
+    for directory, directories, files in os.walk(root):
+        for name in (*directories, *files):
+            path = os.path.join(directory, name)
+            if (name in rules.names or (rules.globs and rules.matches(path))) and not os.path.islink(path):
+                found.append(path)
+        directories[:] = [name for name in directories if os.path.join(directory, name) not in found]
+    return found

@@ -1,0 +1,46 @@
+"""The port of a holder: something that bounds and measures one box's process tree."""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from ringfence.values.limits import Limit
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What the tree has used since the box was made, as the kernel counts it."""
+
+    cpu_seconds: float = 0.0
+    memory_bytes: int = 0
+    """Now."""
+    peak_memory_bytes: int = 0
+    memory_kills: int = 0
+    """How often the kernel killed a process of the tree for memory."""
+
+
+class Holder(Protocol):
+    """Bounds one box. Made before it starts, closed after it has ended."""
+
+    @property
+    def name(self) -> str:
+        """For people: by what memory and processes are held."""
+
+    @property
+    def enforces(self) -> frozenset[Limit]:
+        """Limits that the kernel holds by itself; the others have to be watched."""
+
+    @property
+    def joins(self) -> tuple[str, ...]:
+        """Files that the box's first process writes itself into."""
+
+    @property
+    def leftovers(self) -> tuple[str, ...]:
+        """Directories that the launcher removes when the box has ended, even if we are gone by then."""
+
+    def read(self, first_pid: int) -> Reading:
+        """Measure the tree whose first process is `first_pid` (PID 1 of the box, in our pid namespace). Never raises."""
+
+    def start_command(self) -> None:
+        """A new command begins: forget the peak, where the kernel lets us."""
+
+    def close(self) -> None: ...

@@ -1,0 +1,94 @@
+"""Finds the control groups that we may make children in: version 1 per controller, or version 2.
+
+Children are always made below the group that we are in ourselves (version 1), or below the nearest ancestor that hands its
+controllers down and lets us write (version 2): never at the top, where they would escape the limits that were set for us.
+"""
+
+import os
+import secrets
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+PREFIX = "ringfence-"
+
+
+@dataclass(frozen=True, slots=True)
+class Mounted:
+    """One mounted hierarchy and the group in it that this process is in."""
+
+    controllers: frozenset[str]
+    directory: Path
+    top: Path
+
+
+def parse_mounts(mountinfo: str, membership: str) -> tuple[tuple[Mounted, ...], Mounted | None]:
+    """(version 1 hierarchies, version 2 hierarchy) from the texts of /proc/self/mountinfo and /proc/self/cgroup."""
+    groups: dict[frozenset[str], str] = {}
+    for line in membership.splitlines():
+        _, controllers, path = line.split(":", 2)
+        groups[frozenset(controllers.split(",")) - {""}] = path
+    first: list[Mounted] = []
+    second: Mounted | None = None
+    for line in mountinfo.splitlines():
+        before, _, after = line.partition(" - ")
+        if not after:
+            continue
+        kind, _, options = after.split(" ", 2)
+        fields = before.split(" ")
+        top, root = Path(_unescape(fields[4])), fields[3]
+        if kind == "cgroup2" and frozenset() in groups:
+            second = Mounted(frozenset(), top / _relative(groups[frozenset()], root), top)
+        elif kind == "cgroup":
+            controllers_here = frozenset(options.rsplit(" ", 1)[-1].split(","))
+            for controllers, path in groups.items():
+                if controllers and controllers <= controllers_here:
+                    first.append(Mounted(controllers, top / _relative(path, root), top))
+    return tuple(first), second
+
+
+def _relative(path: str, root: str) -> str:
+    """A group's path, seen from a mount whose root may itself be a group (as in a container)."""
+    inside = path.removeprefix(root) if root != "/" and path.startswith(root) else path
+    return inside.lstrip("/")
+
+
+def _unescape(text: str) -> str:
+    return text.replace(r"\040", " ").replace(r"\011", "\t").replace(r"\012", "\n").replace(r"\134", "\\")
+
+
+def hierarchies() -> tuple[tuple[Mounted, ...], Mounted | None]:
+    try:
+        return parse_mounts(Path("/proc/self/mountinfo").read_text(), Path("/proc/self/cgroup").read_text())
+    except (OSError, ValueError):
+        return (), None
+
+
+def new_name() -> str:
+    """A name that says whose it is, so that a person who finds one knows where to look."""
+    return f"{PREFIX}{os.getpid()}-{secrets.token_hex(4)}"
+
+
+def read_number(path: Path) -> int:
+    """A number from a control file, 0 if it cannot be read."""
+    try:
+        return int(path.read_bytes().split()[0])
+    except (OSError, ValueError, IndexError):
+        return 0
+
+
+def read_counter(path: Path, key: bytes) -> int:
+    """The number after `key` in a control file of `key number` lines."""
+    with suppress(OSError, ValueError):
+        for line in path.read_bytes().splitlines():
+            name, _, value = line.partition(b" ")
+            if name == key:
+                return int(value)
+    return 0
+
+
+def remove(directories: tuple[Path, ...]) -> None:
+    """Remove groups that are empty; the launcher does it again, patiently, if one is not yet."""
+    for directory in directories:
+        with suppress(OSError):
+            directory.rmdir()

@@ -1,0 +1,32 @@
+"""Resource limits that PID 1 sets on itself, inside its user namespace, so that everything in the box inherits them.
+
+Set inside, the number of processes counts this box only, not everything else of the same uid. These limits hold per
+process (but for that one), so they are the floor; control groups or polling bound the tree.
+"""
+
+import math
+import resource
+
+from ringfence.values.limits import Limits
+
+_LOCKED_BYTES = 8 * 1024 * 1024  # what the kernel gives by default; more could pin the host's memory
+_MESSAGE_BYTES = 819_200  # POSIX message queues, the kernel's default
+
+
+def words(limits: Limits) -> tuple[str, ...]:
+    """Words for PID 1: docs/box-protocol.md."""
+    table = {
+        resource.RLIMIT_CORE: 0,  # a core dump would run the host's crash handler
+        resource.RLIMIT_CPU: math.ceil(limits.cpu_seconds),
+        resource.RLIMIT_FSIZE: limits.file_bytes,
+        resource.RLIMIT_NOFILE: limits.open_files,
+        resource.RLIMIT_NPROC: limits.processes,
+        resource.RLIMIT_MEMLOCK: _LOCKED_BYTES,
+        resource.RLIMIT_MSGQUEUE: _MESSAGE_BYTES,
+        resource.RLIMIT_RTPRIO: 0,
+        resource.RLIMIT_NICE: 0,
+    }
+    out: list[str] = []
+    for which, value in table.items():
+        out += ["rlimit", str(which), str(int(value))]
+    return tuple(out)
