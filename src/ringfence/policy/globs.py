@@ -28,6 +28,7 @@ from typing import Final, Self
 from ringfence.errors import Internal, InvalidConfig
 
 _SPECIAL: Final = re.compile(r"[*?[]")
+_ESCAPED: Final = re.compile(r"\[[*?[]\]")
 
 
 class Wild(Enum):
@@ -92,8 +93,8 @@ class Row:
         if not parts:
             raise InvalidConfig(f"blacklist row {row!r} hides everything", hint="name what is to be hidden")
         glob = tuple(tuple(_tokens(part, row)) for part in parts)
-        at_its_word = tuple(tuple(_tokens(part.replace("[", "[[]"), row)) for part in parts)
-        return cls(row, absolute, (glob,) if glob == at_its_word else (glob, at_its_word))
+        at_its_word = tuple(_at_its_word(part, row, escaped="[" not in _ESCAPED.sub("", row)) for part in parts)
+        return cls(row, absolute, (glob,) if "[" not in row or glob == at_its_word else (glob, at_its_word))
 
     @property
     def literals(self) -> tuple[str, ...]:
@@ -118,10 +119,11 @@ class PathRules:
         InvalidConfig: a row makes no sense; see `Row.parse`.
     """
 
-    __slots__ = ("_pattern", "globs", "literals", "names", "rows")
+    __slots__ = ("_pattern", "globs", "literals", "names", "parsed", "rows")
 
     rows: tuple[str, ...]
     """As given."""
+    parsed: tuple[Row, ...]
     literals: tuple[str, ...]
     """Absolute paths, escapes undone, that rows name outright: a wall can hide them without looking at a directory."""
     names: frozenset[str]
@@ -134,11 +136,11 @@ class PathRules:
         for row in self.rows:
             if row.startswith("~"):
                 raise InvalidConfig(f"blacklist row {row!r} was not expanded", hint="expand `~` first")
-        parsed = [Row.parse(row) for row in self.rows]
-        self.literals = tuple(dict.fromkeys(path for row in parsed for path in row.literals))
-        self.names = frozenset(name for row in parsed for name in row.names)
-        self.globs = tuple(row.written for row in parsed if row.is_glob)
-        alternatives = "|".join(f"({_row_pattern(row)})" for row in parsed) or "(?!)"
+        self.parsed = tuple(Row.parse(row) for row in self.rows)
+        self.literals = tuple(dict.fromkeys(path for row in self.parsed for path in row.literals))
+        self.names = frozenset(name for row in self.parsed for name in row.names)
+        self.globs = tuple(row.written for row in self.parsed if row.is_glob)
+        alternatives = "|".join(f"({_row_pattern(row)})" for row in self.parsed) or "(?!)"
         self._pattern = re.compile(alternatives, re.DOTALL)
 
     def matches(self, path: str) -> str | None:
@@ -174,6 +176,13 @@ def _tokens(part: str, row: str) -> Iterator[Token]:
             at = end + 1
         else:
             yield char
+
+
+def _at_its_word(part: str, row: str, *, escaped: bool) -> Segment:
+    """The segment with each `[` a plain one; all of it plain, if the row uses `[` for nothing but escapes."""
+    if part == "**":
+        return ANY_DEPTH
+    return tuple(part) if escaped else tuple(_tokens(part.replace("[", "[[]"), row))
 
 
 def _class_end(part: str, at: int) -> int:

@@ -1,0 +1,1 @@
+"""Walls on macOS."""
