@@ -14,8 +14,11 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <poll.h>
 #include <signal.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -64,8 +67,17 @@ static void send_numbers(uint32_t kind, uint32_t id, const uint64_t *n, size_t c
         if (errno != EINTR) _exit(0); /* nobody listens any more */
 }
 
-/* Words: umask N | rlimit RESOURCE VALUE | landlock SIZE FS NET SCOPED | beneath ACCESS PATH | restrict | reaper */
-static void configure(struct words w) {
+/* The filter is struct sock_filter[]; only the wall without bubblewrap leaves it to us. */
+static void apply_filter(int fd) {
+    struct words bytes = slurp(fd);
+    struct sock_fprog program = {(unsigned short)((bytes.end - bytes.at) / (ptrdiff_t)sizeof(struct sock_filter)), (void *)bytes.at};
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)) die("no_new_privs");
+    if (prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program)) die("seccomp");
+    free(bytes.at);
+}
+
+/* Words: umask N | rlimit RESOURCE VALUE | landlock SIZE FS NET SCOPED | beneath ACCESS PATH | restrict | reaper | filter */
+static void configure(struct words w, const int *fds, int count_fds) {
     int rules = -1;
     while (more(&w)) {
         const char *verb = word(&w);
@@ -96,6 +108,9 @@ static void configure(struct words w) {
             if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)) die("no_new_privs");
             if (syscall(SYS_landlock_restrict_self, rules, 0)) die("landlock");
             close(rules);
+        } else if (!strcmp(verb, "filter")) {
+            if (!count_fds) die_because("no filter came with the configuration");
+            apply_filter(fds[0]);
         } else if (!strcmp(verb, "reaper")) {
             if (prctl(PR_SET_CHILD_SUBREAPER, 1)) die("subreaper");
         } else {
@@ -240,7 +255,7 @@ static int serve(void) {
     }
     switch (h.kind) {
     case CONFIGURE: {
-        configure(w);
+        configure(w, fds, n);
         int null = open("/dev/null", O_RDWR | O_CLOEXEC);
         for (int i = 0; i < 3; i++) dup2(null, i);
         close(null);

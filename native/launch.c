@@ -205,7 +205,7 @@ static void own_namespaces(void) {
 /* The way into the wall, one verb after the other:
  *
  *   join FILE                 write ourselves into a cgroup
- *   map UID GID UID GID       the workspace's owner and the dedicated ids that stand for it (root only)
+ *   map UID GID UID GID       from here on, the owner of a mapped directory and the ids that stand for it (root only)
  *   private                   a mount namespace of our own
  *   tree NAME PATH            take a copy of the mount at PATH, to be put at NAME of the staging area
  *   mapped NAME PATH          the same, with the owner mapped
@@ -226,6 +226,7 @@ noreturn static void prepare(struct words w) {
         if (!strcmp(verb, "join")) {
             write_text(word(&w), "0");
         } else if (!strcmp(verb, "map")) {
+            if (userns >= 0) close(userns);
             unsigned n[4];
             for (int i = 0; i < 4; i++) n[i] = (unsigned)number(&w);
             userns = mapping(n[0], n[1], n[2], n[3]);

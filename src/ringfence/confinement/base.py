@@ -51,13 +51,18 @@ class View:
 
 
 @dataclass(frozen=True, slots=True)
-class Owner:
-    """Run by root: the ids that own the workspace, and the ids that stand for them inside."""
+class StandIn:
+    """Run by root: ids that own nothing on the host, and whom they stand for in each writable directory."""
 
     uid: int
     gid: int
-    dedicated_uid: int
-    dedicated_gid: int
+    owners: tuple[tuple[str, int, int], ...]
+    """(directory, uid, gid)"""
+
+    @property
+    def for_root(self) -> bool:
+        """Whether something that the box writes will belong to root."""
+        return any(uid == 0 or gid == 0 for _, uid, gid in self.owners)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +114,7 @@ class Confiner(Protocol):
     def probe(self) -> Probe:
         """What this confiner guarantees on this machine; cached, never raises."""
 
-    def wrap(self, view: View, descriptors: Descriptors, owner: Owner | None) -> Launch:
+    def wrap(self, view: View, descriptors: Descriptors, stand_in: StandIn | None) -> Launch:
         """How to start a box that sees `view` and nothing else.
 
         Raises:

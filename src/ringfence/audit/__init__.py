@@ -1,0 +1,1 @@
+"""The record of what was asked, decided, run and how it ended."""

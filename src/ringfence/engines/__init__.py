@@ -1,0 +1,1 @@
+"""Engines: each makes boxes in which requests run."""

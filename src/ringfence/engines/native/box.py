@@ -1,0 +1,309 @@
+"""One box of the native engine: PID 1 behind a wall, and the way to run commands in it.
+
+A command's pipes are made here and passed to PID 1. PID 1 reports the end only after everything that the command started
+is dead, so that both pipes are at their end by then. Whatever ends a command early (time, a limit, the caller) is a request
+to PID 1 to kill everything; if it does not answer, the whole box goes.
+"""
+
+import asyncio
+import errno
+import os
+import signal
+import subprocess
+import time
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field
+
+from ringfence.engines.native import protocol
+from ringfence.engines.native.classify import Evidence, classify, violations
+from ringfence.engines.native.protocol import Kind, Reply
+from ringfence.engines.native.starting import Started
+from ringfence.engines.native.streams import Capture, Reader, feed
+from ringfence.engines.native.watch import Watch
+from ringfence.errors import Internal, SpawnFailed
+from ringfence.limits.base import Holder
+from ringfence.values.grant import Grant
+from ringfence.values.guarantee import Wall
+from ringfence.values.limits import Limit
+from ringfence.values.outcome import Result, SandboxAudit, Usage
+from ringfence.values.request import Request, Stream
+
+_KILL_SECONDS = 3.0
+"""How long PID 1 may take to kill and reap everything before the whole box is killed."""
+_LONG_COMMAND = 100_000
+"""The kernel takes at most 128 KiB for one argument; longer commands are read by the shell from a descriptor."""
+_SCRIPT = ". /dev/fd/9"
+_HINTS = {
+    errno.ENOENT: "is it installed, and on the PATH inside?",
+    errno.EACCES: "is it executable, and the directory granted?",
+    errno.E2BIG: "arguments and environment are larger than the kernel takes",
+    errno.EAGAIN: "the process limit is used up",
+}
+
+
+@dataclass(slots=True)
+class _Job:
+    id: int
+    started: asyncio.Future[Reply]
+    ended: asyncio.Future[Reply]
+    killed_for: Limit | None = None
+    readers: list[Reader] = field(default_factory=list)
+
+
+class NativeBox:
+    def __init__(
+        self, started: Started, grant: Grant, holder: Holder, wall: Wall, audit: SandboxAudit, env: dict[str, str], shell: str
+    ) -> None:
+        self._started = started
+        self._grant = grant
+        self._holder = holder
+        self._env = env
+        self._shell = shell
+        self.wall = wall
+        self.audit = audit
+        self._job: _Job | None = None
+        self._count = 0
+        self._turn = asyncio.Lock()
+        self._ready: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
+        self._first_pid = 0
+        self._loop = asyncio.get_running_loop()
+        self._lost = False
+        self._closed = False
+        self._loop.add_reader(started.control.fileno(), self._on_message)
+
+    # --- life ---------------------------------------------------------------------------------------------------------
+
+    @property
+    def alive(self) -> bool:
+        return not self._lost and not self._closed
+
+    async def wait_ready(self) -> None:
+        """Let PID 1 confine itself; returns when the wall stands.
+
+        Raises:
+            Internal: it did not come up; the message holds what launcher and bwrap said.
+        """
+        descriptors = [self._started.seccomp] if self._started.seccomp >= 0 else []
+        with suppress(OSError):
+            protocol.send(self._started.control, Kind.CONFIGURE, 0, self._started.configure, descriptors)
+        try:
+            await self._ready
+        except Internal:
+            raise Internal(self._complaints() or "the box ended before it was ready") from None
+
+    def _complaints(self) -> str:
+        os.set_blocking(self._started.complaints, False)
+        with suppress(OSError):
+            return os.read(self._started.complaints, 4096).decode(errors="replace").strip()
+        return ""
+
+    async def close(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        self._loop.remove_reader(self._started.control.fileno())
+        self._started.let_go()
+        await asyncio.shield(_wait_for_exit(self._started.launcher))
+        self._holder.close()
+
+    def _on_message(self) -> None:
+        try:
+            received = protocol.receive(self._started.control)
+        except BlockingIOError:
+            return
+        except Internal as fault:
+            self._lose(fault)
+            return
+        if received is None:
+            self._lose(Internal("the box is gone"))
+            return
+        reply, sender = received
+        if reply.kind is Kind.READY:
+            self._first_pid = sender
+            _settle(self._ready, reply)
+        elif self._job is not None and reply.id == self._job.id:
+            _settle(self._job.ended if reply.kind is Kind.ENDED else self._job.started, reply)
+
+    def _lose(self, fault: Internal) -> None:
+        self._lost = True
+        self._loop.remove_reader(self._started.control.fileno())
+        waiting = [self._ready] if self._job is None else [self._job.started, self._job.ended]
+        for future in waiting:
+            if not future.done():
+                future.set_exception(fault)
+                future.exception()  # looked at, so that nobody complains when no one waits for it
+
+    # --- commands -----------------------------------------------------------------------------------------------------
+
+    async def run(self, request: Request) -> Result:
+        async with self._turn:
+            if not self.alive:
+                raise Internal("the box is gone", hint="open a new one")
+            return await self._run(request)
+
+    async def _run(self, request: Request) -> Result:
+        limits = self._grant.limits
+        timeout = min(request.timeout or limits.wall_seconds, limits.wall_seconds)
+        self._count += 1
+        job = _Job(self._count, self._loop.create_future(), self._loop.create_future())
+        self._holder.start_command()
+        roots = tuple(map(os.fspath, self._grant.writable_roots))
+        watch = Watch(self._holder, limits, roots, self._first_pid)
+        begin = time.monotonic()
+        self._job = job
+        timer = self._loop.call_later(timeout, self._stop, job, Limit.WALL)
+        tasks: list[asyncio.Task[None]] = []
+        try:
+            stdin = self._spawn(job, request)
+            if request.stdin is not None:
+                tasks.append(self._loop.create_task(feed(stdin, request.stdin)))
+            tasks.append(self._loop.create_task(watch.run(lambda limit: self._stop(job, limit))))
+            await self._wait_started(job, request)
+            status = await self._wait_ended(job)
+        except asyncio.CancelledError:
+            self._stop(job, Limit.WALL)
+            await asyncio.shield(self._reap(job))
+            raise
+        finally:
+            timer.cancel()
+            for task in tasks:
+                task.cancel()
+            for reader in job.readers:
+                reader.drain()
+                reader.close()
+            self._job = None
+        return self._result(request, job, status, watch, time.monotonic() - begin, timeout)
+
+    def _spawn(self, job: _Job, request: Request) -> int:
+        """Ask PID 1 to start the command; returns our end of its stdin (-1 if it has none)."""
+        cwd = os.fspath(request.cwd or self._grant.workspace)
+        env = self._env | dict(request.env)
+        with ExitStack() as theirs:
+            stdin = -1
+            if request.stdin is None:
+                inputs = os.open("/dev/null", os.O_RDONLY | os.O_CLOEXEC)
+            else:
+                inputs, stdin = os.pipe()
+            theirs.callback(os.close, inputs)
+            descriptors = [inputs]
+            for stream in Stream:
+                ours, end = os.pipe()
+                theirs.callback(os.close, end)
+                descriptors.append(end)
+                capture = Capture(self._grant.limits.output_bytes, request.overflow)
+                job.readers.append(
+                    Reader(ours, stream, capture, request.on_output, lambda: self._stop(job, Limit.OUTPUT))
+                )
+            argv = self._argv(request, descriptors, theirs)
+            words = [cwd, str(len(argv)), str(len(env)), *argv, *(f"{name}={value}" for name, value in env.items())]
+            try:
+                protocol.send(self._started.control, Kind.SPAWN, job.id, words, descriptors)
+            except OSError as fault:
+                if stdin >= 0:
+                    os.close(stdin)
+                raise Internal("the box is gone", hint="open a new one") from fault
+            return stdin
+
+    def _argv(self, request: Request, descriptors: list[int], undo: ExitStack) -> list[str]:
+        if request.argv is not None:
+            return list(request.argv)
+        command = request.command or ""
+        if len(command) < _LONG_COMMAND:
+            return [self._shell, "-c", command]
+        script = os.memfd_create("command", os.MFD_CLOEXEC)
+        undo.callback(os.close, script)
+        with open(script, "wb", closefd=False) as file:
+            file.write(os.fsencode(command))
+        os.lseek(script, 0, os.SEEK_SET)
+        descriptors.append(script)
+        return [self._shell, "-c", _SCRIPT]
+
+    async def _wait_started(self, job: _Job, request: Request) -> None:
+        reply = await job.started
+        if reply.kind is Kind.FAILED:
+            number = reply.numbers[0]
+            program = request.argv[0] if request.argv else self._shell
+            why = os.strerror(number) if number < 4096 else "for an unknown reason"
+            raise SpawnFailed(program, why, hint=_HINTS.get(number, ""))
+
+    async def _wait_ended(self, job: _Job) -> Reply:
+        try:
+            return await job.ended
+        except Internal:
+            # PID 1 is gone: killed by us because it did not answer, or by the kernel for memory.
+            if job.killed_for is not None or self._holder.read(0).memory_kills:
+                return Reply(Kind.ENDED, job.id, (int(signal.SIGKILL), 0, 0, 0))
+            raise
+
+    def _stop(self, job: _Job, limit: Limit) -> None:
+        """Have everything killed; the first reason counts."""
+        if job.killed_for is not None or job.ended.done():
+            return
+        job.killed_for = limit
+        with suppress(OSError):
+            protocol.send(self._started.control, Kind.KILL_ALL, job.id)
+        self._loop.call_later(_KILL_SECONDS, self._give_up_on, job)
+
+    def _give_up_on(self, job: _Job) -> None:
+        if not job.ended.done() and not self._closed and self._first_pid:
+            with suppress(ProcessLookupError):
+                os.kill(self._first_pid, signal.SIGKILL)
+
+    async def _reap(self, job: _Job) -> None:
+        with suppress(Internal):
+            if (await job.started).kind is Kind.STARTED:
+                await job.ended
+
+    def _result(
+        self, request: Request, job: _Job, reply: Reply, watch: Watch, wall_seconds: float, timeout: float
+    ) -> Result:
+        status, user, system, peak_kib = reply.numbers
+        after = self._holder.read(self._first_pid)
+        evidence = Evidence(
+            status=status & 0xFFFF,
+            killed_for=job.killed_for,
+            memory_kills=after.memory_kills - watch.before.memory_kills,
+            cpu_seconds=(user + system) / 1e6,
+        )
+        limits = self._grant.limits
+        ending = classify(evidence, limits, timeout)
+        out, err = (reader.capture for reader in job.readers)
+        return Result(
+            ending=ending,
+            stdout_bytes=out.kept(),
+            stderr_bytes=err.kept(),
+            stdout_dropped=out.dropped,
+            stderr_dropped=err.dropped,
+            usage=Usage(
+                wall_seconds=wall_seconds,
+                cpu_seconds=evidence.cpu_seconds,
+                peak_memory_bytes=max(after.peak_memory_bytes, min(peak_kib, 1 << 40) * 1024),
+                measured_by=f"{self._holder.name}, wait4",
+            ),
+            violations=violations(evidence, ending, limits),
+            wall=self.wall,
+            audit=self.audit,
+        )
+
+    def usage(self) -> Usage:
+        reading = self._holder.read(self._first_pid)
+        return Usage(0.0, reading.cpu_seconds, reading.peak_memory_bytes, self._holder.name)
+
+
+def _settle(future: asyncio.Future[Reply], reply: Reply) -> None:
+    if not future.done():
+        future.set_result(reply)
+
+
+async def _wait_for_exit(process: subprocess.Popen[bytes]) -> None:
+    """Wait for a child without a thread."""
+    loop = asyncio.get_running_loop()
+    gone: asyncio.Future[None] = loop.create_future()
+    descriptor = os.pidfd_open(process.pid)
+    try:
+        loop.add_reader(descriptor, lambda: gone.done() or gone.set_result(None))
+        await gone
+    finally:
+        loop.remove_reader(descriptor)
+        os.close(descriptor)
+    process.wait()

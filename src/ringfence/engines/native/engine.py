@@ -1,0 +1,102 @@
+"""Makes native boxes: chooses the wall, builds the view, starts the launcher, waits until PID 1 has confined itself."""
+
+import asyncio
+import os
+from collections.abc import Mapping
+
+from ringfence.confinement.base import Confiner
+from ringfence.confinement.choose import choose
+from ringfence.confinement.view import Prepared, build_view
+from ringfence.engines.native.box import NativeBox
+from ringfence.engines.native.identity import INSIDE, stand_in
+from ringfence.engines.native.starting import Started, helper, start
+from ringfence.errors import InitializationFailed, Internal
+from ringfence.limits.base import Holder
+from ringfence.limits.choose import choose as choose_holder
+from ringfence.values.grant import Grant
+from ringfence.values.guarantee import Guarantee, Wall
+from ringfence.values.outcome import SandboxAudit
+
+_SHELLS = ("/bin/bash", "/usr/bin/bash", "/bin/sh")
+_READY_SECONDS = 20.0
+_BY_LIMITS = frozenset({Guarantee.MEMORY_BOUNDED, Guarantee.PROCESSES_BOUNDED})
+"""Every holder gives these: the kernel by a control group, or we by looking."""
+_HINTS = {
+    "cannot map the owner": "its file system cannot map owners; run as an ordinary user, or use a workspace on ext4, xfs, btrfs or tmpfs",
+    "No such file or directory": "something in the workspace vanished while the box was being made; try again",
+}
+
+
+class NativeEngine:
+    name = "native"
+
+    def __init__(self, confiners: tuple[Confiner, ...], environ: Mapping[str, str], home: str, *, only: str | None = None) -> None:
+        self._confiners = confiners
+        self._environ = environ
+        self._home = home
+        self._only = only
+
+    async def open(self, grant: Grant) -> NativeBox:
+        helper()
+        confiner = choose(self._confiners, grant.requires - _BY_LIMITS, only=self._only)
+        identity = stand_in(tuple(map(os.fspath, grant.writable_roots)))
+        uid, gid = (INSIDE, INSIDE) if identity else (os.getuid(), os.getgid())
+        prepared = build_view(grant, home=self._home, host_path=self._environ.get("PATH", ""), uid=uid, gid=gid)
+        try:
+            holder = choose_holder(grant.limits)
+            try:
+                started = start(confiner, prepared, holder, grant.limits, identity)
+            except BaseException:
+                holder.close()
+                raise
+        finally:
+            prepared.close()
+        box = self._box(started, grant, confiner, prepared, holder)
+        try:
+            async with asyncio.timeout(_READY_SECONDS):
+                await box.wait_ready()
+        except Internal as fault:
+            await box.close()
+            hint = next((hint for sign, hint in _HINTS.items() if sign in fault.message), "run `ringfence doctor`")
+            raise InitializationFailed(f"the wall could not be built: {fault.message}", hint=hint) from fault
+        except BaseException:
+            await asyncio.shield(box.close())
+            raise
+        return box
+
+    def _box(self, started: Started, grant: Grant, confiner: Confiner, prepared: Prepared, holder: Holder) -> NativeBox:
+        probe = confiner.probe()
+        guarantees = probe.guarantees | _BY_LIMITS
+        if grant.read_outside:
+            guarantees -= {Guarantee.HOST_FILES_HIDDEN, Guarantee.HOST_NAMES_HIDDEN}
+        wall = Wall(confiner.name, guarantees, (holder.name,), (*probe.notes, *prepared.notes))
+        shell = next(shell for shell in _SHELLS if os.path.exists(shell))
+        env = {
+            "PATH": prepared.path,
+            "HOME": self._home,
+            "USER": "agent",
+            "LOGNAME": "agent",
+            "SHELL": shell,
+            "TMPDIR": "/tmp",
+            "LANG": "C.UTF-8",
+        }
+        audit = SandboxAudit(confiner.name, _redacted(started, grant, self._home))
+        return NativeBox(started, grant, holder, wall, audit, env | dict(grant.env), shell)
+
+
+def _redacted(started: Started, grant: Grant, home: str) -> tuple[str, ...]:
+    """The wrapped command without paths of the host: what is granted shows as its name inside."""
+    names = {os.fspath(grant.workspace): "/workspace", home: "~"}
+    names |= {os.fspath(path): f"<writable {index}>" for index, path in enumerate(grant.writable, 1)}
+    names |= {os.fspath(path): f"<readable {index}>" for index, path in enumerate(grant.readable, 1)}
+    ordered = sorted(names.items(), key=lambda item: -len(item[0]))
+
+    def shown(word: str) -> str:
+        for path, name in ordered:
+            if word == path or word.startswith(path.rstrip("/") + "/"):
+                return name + word[len(path.rstrip("/")) :]
+        return word
+
+    return ("bwrap" if started.launch.options else "ringfence-box", *map(shown, started.launch.options))
+
+

@@ -1,0 +1,142 @@
+"""Starts a box: descriptors, plan, launcher; nothing is left open or running if a step fails."""
+
+import os
+import socket
+import subprocess
+from collections.abc import Iterable
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+from functools import cache
+
+from ringfence.confinement.base import Confiner, Descriptors, Launch, StandIn
+from ringfence.confinement.view import Prepared
+from ringfence.errors import InitializationFailed
+from ringfence.limits import rlimits
+from ringfence.limits.base import Holder
+from ringfence.values.limits import Limits
+
+
+@dataclass(slots=True)
+class Started:
+    """A launcher that runs, and our ends of what connects us to the box."""
+
+    launcher: subprocess.Popen[bytes]
+    control: socket.socket
+    lifeline: int
+    complaints: int
+    """Where launcher and bwrap write what went wrong."""
+    launch: Launch
+    configure: tuple[str, ...]
+    seccomp: int
+    """The filter's descriptor, kept for a wall where PID 1 applies it itself; else -1."""
+
+    def let_go(self) -> None:
+        """Close our ends: PID 1 sees its control socket close and exits, the launcher cleans up."""
+        self.control.close()
+        for descriptor in (self.lifeline, self.complaints, self.seccomp):
+            if descriptor >= 0:
+                with suppress(OSError):
+                    os.close(descriptor)
+        self.lifeline = self.complaints = self.seccomp = -1
+
+
+@cache
+def helper() -> str:
+    """The path of our native helper.
+
+    Raises:
+        InitializationFailed: it was not built.
+    """
+    path = os.path.realpath(os.path.join(os.path.dirname(__file__), "..", "..", "_native", "ringfence-box"))
+    if not os.access(path, os.X_OK):
+        raise InitializationFailed(
+            f"the native helper is missing ({path})",
+            hint="install Ringfence where a C compiler is at hand: pip install --force-reinstall ringfence",
+        )
+    return path
+
+
+def start(confiner: Confiner, prepared: Prepared, holder: Holder, limits: Limits, stand_in: StandIn | None) -> Started:
+    """Start the launcher. It reports through the control socket when the box is ready; until then nothing runs in it.
+
+    Raises:
+        InitializationFailed: the launcher cannot be started.
+    """
+    with ExitStack() as undo:
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        undo.callback(ours.close)
+        undo.callback(theirs.close)
+        ours.setblocking(False)
+        ours.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
+        lifeline_end, lifeline = os.pipe()
+        complaints, complaints_end = os.pipe()
+        for descriptor in (lifeline_end, complaints_end):
+            undo.callback(os.close, descriptor)
+        keep = ExitStack()
+        for descriptor in (lifeline, complaints):
+            keep.callback(os.close, descriptor)
+        undo.push(keep)
+        program = os.open(helper(), os.O_RDONLY | os.O_CLOEXEC)
+        undo.callback(os.close, program)
+        options, seccomp, plan = (_memory_file(undo, name) for name in ("options", "seccomp", "plan"))
+        launch = confiner.wrap(prepared.view, Descriptors(options, seccomp, program, theirs.fileno()), stand_in)
+        _fill(options, _words(launch.options))
+        _fill(seccomp, launch.seccomp)
+        _fill(plan, _words(_plan(launch, prepared, holder, lifeline_end)))
+        passed = [theirs.fileno(), program, options, seccomp, plan, lifeline_end]
+        passed += [descriptor for descriptor, _, _ in prepared.masks.placeholders]
+        try:
+            launcher = subprocess.Popen(
+                [helper(), "launch", str(plan), str(os.getpid())],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=complaints_end,
+                env={},
+                cwd="/",
+                pass_fds=passed,
+            )
+        except OSError as fault:
+            raise InitializationFailed(f"cannot start the native helper: {fault.strerror}") from fault
+        keep.pop_all()
+        kept_filter = os.dup(seccomp) if launch.filter_by_helper else -1
+        return Started(
+            launcher,
+            socket.socket(fileno=ours.detach()),
+            lifeline,
+            complaints,
+            launch,
+            ("umask", str(0o022), *rlimits.words(limits), *launch.configure),
+            kept_filter,
+        )
+
+
+def _plan(launch: Launch, prepared: Prepared, holder: Holder, lifeline: int) -> Iterable[str]:
+    """The guardian's duties, then the way into the wall."""
+    yield from ("lifeline", str(lifeline))
+    for descriptor, root, below in prepared.masks.placeholders:
+        yield from ("placeholder", str(descriptor), root, below)
+    for root, below in prepared.masks.sweeps:
+        yield from ("sweep", root, below)
+    for group in holder.leftovers:
+        yield from ("cgroup", group)
+    yield "wall"
+    for file in holder.joins:
+        yield from ("join", file)
+    yield from launch.plan
+
+
+def _words(words: Iterable[str]) -> bytes:
+    return b"".join(os.fsencode(word) + b"\0" for word in words)
+
+
+def _memory_file(undo: ExitStack, name: str) -> int:
+    descriptor = os.memfd_create(f"ringfence-{name}", os.MFD_CLOEXEC)
+    undo.callback(os.close, descriptor)
+    return descriptor
+
+
+def _fill(descriptor: int, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(descriptor, view) :]
+    os.lseek(descriptor, 0, os.SEEK_SET)

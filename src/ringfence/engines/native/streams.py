@@ -1,0 +1,135 @@
+"""Moves bytes: a command's output to whoever listens, kept up to its limit, and its input from whoever gives it."""
+
+import asyncio
+import os
+from collections import deque
+from collections.abc import AsyncIterable, Callable
+from contextlib import suppress
+
+from ringfence.values.request import OnOutput, Overflow, Stream
+
+_PIECE = 256 * 1024
+
+
+class Capture:
+    """Keeps what a stream says, up to a limit: all of it, or its head and its tail."""
+
+    __slots__ = ("_head", "_head_left", "_limit", "_overflow", "_tail", "_tail_size", "dropped")
+
+    def __init__(self, limit: int, overflow: Overflow) -> None:
+        self._limit = limit
+        self._overflow = overflow
+        self._head = bytearray()
+        self._head_left = limit if overflow is Overflow.STOP else limit - limit // 2
+        self._tail: deque[bytes] = deque()
+        self._tail_size = 0
+        self.dropped = 0
+
+    def add(self, piece: bytes) -> bool:
+        """Take a piece; false when the limit is passed and the command has to stop."""
+        if self._head_left:
+            taken = piece[: self._head_left]
+            self._head += taken
+            self._head_left -= len(taken)
+            piece = piece[len(taken) :]
+        if not piece:
+            return True
+        if self._overflow is Overflow.STOP:
+            self.dropped += len(piece)
+            return False
+        self._tail.append(piece)
+        self._tail_size += len(piece)
+        room = self._limit // 2
+        while self._tail_size > room:
+            oldest = self._tail.popleft()
+            surplus = self._tail_size - room
+            cut = min(surplus, len(oldest))
+            if cut < len(oldest):
+                self._tail.appendleft(oldest[cut:])
+            self._tail_size -= cut
+            self.dropped += cut
+        return True
+
+    def kept(self) -> bytes:
+        return b"".join((self._head, *self._tail))
+
+
+class Reader:
+    """Reads one pipe as it fills. Owns the descriptor."""
+
+    def __init__(
+        self, descriptor: int, stream: Stream, capture: Capture, on_output: OnOutput | None, on_overflow: Callable[[], None]
+    ) -> None:
+        self._descriptor = descriptor
+        self._stream = stream
+        self.capture = capture
+        self._on_output = on_output
+        self._on_overflow = on_overflow
+        self._loop = asyncio.get_running_loop()
+        os.set_blocking(descriptor, False)
+        self._loop.add_reader(descriptor, self._ready)
+
+    def _ready(self) -> None:
+        self._read_some()
+
+    def _read_some(self) -> bool:
+        """Read one piece; false at the end, or when there is nothing just now."""
+        if self._descriptor < 0:
+            return False
+        try:
+            piece = os.read(self._descriptor, _PIECE)
+        except BlockingIOError:
+            return False
+        except OSError:
+            piece = b""
+        if not piece:
+            self.close()
+            return False
+        before = self.capture.dropped
+        if not self.capture.add(piece):
+            self._on_overflow()
+            piece = piece[: len(piece) - (self.capture.dropped - before)]
+        if piece and self._on_output is not None:
+            self._on_output(self._stream, piece)
+        return True
+
+    def drain(self) -> None:
+        """Read what is left; called when every process that could write is dead."""
+        while self._read_some():
+            pass
+
+    def close(self) -> None:
+        if self._descriptor >= 0:
+            self._loop.remove_reader(self._descriptor)
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+
+async def feed(descriptor: int, data: bytes | AsyncIterable[bytes]) -> None:
+    """Write a command's input into its pipe, as it takes it, then close. Owns the descriptor."""
+    try:
+        os.set_blocking(descriptor, False)
+        if isinstance(data, bytes):
+            await _write(descriptor, data)
+        else:
+            async for piece in data:
+                await _write(descriptor, piece)
+    except BrokenPipeError:
+        pass  # it stopped listening, which is its right
+    finally:
+        os.close(descriptor)
+
+
+async def _write(descriptor: int, data: bytes) -> None:
+    loop = asyncio.get_running_loop()
+    view = memoryview(data)
+    while view:
+        with suppress(BlockingIOError):
+            view = view[os.write(descriptor, view) :]
+            continue
+        writable = loop.create_future()
+        loop.add_writer(descriptor, lambda: writable.done() or writable.set_result(None))
+        try:
+            await writable
+        finally:
+            loop.remove_writer(descriptor)
