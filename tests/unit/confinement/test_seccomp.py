@@ -5,6 +5,7 @@ The numbers are written out here a second time, so that a wrong table fails.
 
 import itertools
 import platform
+from collections.abc import Iterable
 from functools import cache
 
 import pytest
@@ -20,6 +21,7 @@ pytestmark = pytest.mark.req("B6")
 EPERM, ENOSYS, EPROTONOSUPPORT, EAFNOSUPPORT = 1, 38, 93, 97
 ARCH = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 I386, ARM = 0x40000003, 0x40000028
+ANY_ARGUMENTS = [(0,) * 6, (2**64 - 1,) * 6]
 HIGH_BITS = (0x1_0000_0000, 0xFFFF_FFFF_0000_0000)
 
 # name: (x86_64, aarch64); None where the machine has no such call.
@@ -172,9 +174,9 @@ def number_on(machine: str, call: str) -> int | None:
     return NUMBERS[call][list(ARCH).index(machine)]
 
 
-def on(*calls: str) -> list[tuple[str, str]]:
+def on(*calls: str, machines: Iterable[str] = ARCH) -> list[tuple[str, str]]:
     """Every machine with each of these calls that it has."""
-    return [(machine, call) for machine in ARCH for call in calls if number_on(machine, call) is not None]
+    return [(machine, call) for machine in machines for call in calls if number_on(machine, call) is not None]
 
 
 @cache
@@ -193,22 +195,37 @@ def ask(machine: str, call: str, *arguments: int, profile: Profile = Profile()) 
     return verdict & 0xFFFF
 
 
+def answers(
+    machine: str,
+    calls: Iterable[str],
+    arguments: tuple[int, ...] = (),
+    profile: Profile = Profile(),  # noqa: B008
+) -> dict[str, int]:
+    return {call: ask(machine, call, *arguments, profile=profile) for _, call in on(*calls, machines=(machine,))}
+
+
+def all_get(machine: str, calls: Iterable[str], answer: int) -> dict[str, int]:
+    return {call: answer for _, call in on(*calls, machines=(machine,))}
+
+
 ALL_PROFILES = [Profile(*switches) for switches in itertools.product((False, True), repeat=5)]
 
 
 # --- calls that are refused or allowed whole --------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("machine", "call"), on(*REFUSED_WITH_EPERM))
-def test_a_dangerous_call_gets_eperm_whatever_its_arguments(machine: str, call: str) -> None:
-    assert ask(machine, call) == EPERM
-    assert ask(machine, call, *(0xFFFF_FFFF_FFFF_FFFF,) * 6) == EPERM
+@pytest.mark.parametrize("machine", ARCH)
+@pytest.mark.parametrize("arguments", ANY_ARGUMENTS)
+def test_a_dangerous_call_gets_eperm_whatever_its_arguments(machine: str, arguments: tuple[int, ...]) -> None:
+    assert answers(machine, REFUSED_WITH_EPERM, arguments) == all_get(machine, REFUSED_WITH_EPERM, EPERM)
 
 
-@pytest.mark.parametrize(("machine", "call"), on(*REFUSED_WITH_ENOSYS))
-def test_a_call_with_an_older_substitute_gets_enosys_so_that_programs_fall_back(machine: str, call: str) -> None:
-    assert ask(machine, call) == ENOSYS
-    assert ask(machine, call, *(0xFFFF_FFFF_FFFF_FFFF,) * 6) == ENOSYS
+@pytest.mark.parametrize("machine", ARCH)
+@pytest.mark.parametrize("arguments", ANY_ARGUMENTS)
+def test_a_call_with_an_older_substitute_gets_enosys_so_that_programs_fall_back(
+    machine: str, arguments: tuple[int, ...]
+) -> None:
+    assert answers(machine, REFUSED_WITH_ENOSYS, arguments) == all_get(machine, REFUSED_WITH_ENOSYS, ENOSYS)
 
 
 @pytest.mark.parametrize("machine", ARCH)
@@ -222,21 +239,17 @@ def test_a_call_that_no_row_names_passes(machine: str) -> None:
     assert refused == []
 
 
-@pytest.mark.parametrize(("machine", "call"), on(*MUST_STAY))
-def test_what_programs_need_passes_whatever_the_arguments(machine: str, call: str) -> None:
-    assert ask(machine, call) == 0
-    assert ask(machine, call, *(0xFFFF_FFFF_FFFF_FFFF,) * 6) == 0
+@pytest.mark.parametrize("machine", ARCH)
+@pytest.mark.parametrize("arguments", ANY_ARGUMENTS)
+def test_what_programs_need_passes_whatever_the_arguments(machine: str, arguments: tuple[int, ...]) -> None:
+    assert answers(machine, MUST_STAY, arguments) == all_get(machine, MUST_STAY, 0)
 
 
 @pytest.mark.parametrize("machine", ARCH)
-@pytest.mark.parametrize("profile", ALL_PROFILES, ids=repr)
-def test_no_profile_kills_for_a_native_call(machine: str, profile: Profile) -> None:
-    program = loaded(profile, machine)
-
+def test_no_profile_kills_for_a_native_call(machine: str) -> None:
     verdicts = {
-        program.verdict(ARCH[machine], number, arguments)
-        for number in range(600)
-        for arguments in ((), (2**64 - 1,) * 6)
+        loaded(profile, machine).verdict(ARCH[machine], number, arguments)
+        for profile, number, arguments in itertools.product(ALL_PROFILES, range(600), ANY_ARGUMENTS)
     }
 
     assert verdicts <= {ALLOW} | {ERRNO | answer for answer in (EPERM, ENOSYS, EPROTONOSUPPORT, EAFNOSUPPORT)}
@@ -458,10 +471,12 @@ def test_inet_sockets_can_be_switched_off_alone(machine: str, call: str) -> None
     assert [ask(machine, call, family, DGRAM, profile=off) for family in (UNIX, NETLINK)] == [0, 0]
 
 
-@pytest.mark.parametrize(("machine", "call"), on(*SYSTEM_V_IPC))
-def test_system_v_ipc_passes_only_where_the_wall_has_its_own(machine: str, call: str) -> None:
-    assert ask(machine, call, profile=Profile(system_v_ipc=False)) == EPERM
-    assert ask(machine, call) == 0
+@pytest.mark.parametrize("machine", ARCH)
+def test_system_v_ipc_passes_only_where_the_wall_has_its_own(machine: str) -> None:
+    off = Profile(system_v_ipc=False)
+
+    assert answers(machine, SYSTEM_V_IPC, profile=off) == all_get(machine, SYSTEM_V_IPC, EPERM)
+    assert answers(machine, SYSTEM_V_IPC) == all_get(machine, SYSTEM_V_IPC, 0)
 
 
 @pytest.mark.parametrize(("machine", "call"), on("openat2"))
@@ -590,6 +605,28 @@ def test_a_program_longer_than_a_branch_can_reach_is_still_right(count: int) -> 
         assert program.verdict(1, 2 * number, passing) == ALLOW
         assert program.verdict(1, 2 * number + 1, refused) == ALLOW
     assert program.verdict(2, 0) == KILL_PROCESS
+
+
+@pytest.mark.parametrize("in_between", range(250, 260))
+def test_a_stepping_stone_for_one_branch_does_not_push_the_other_out_of_reach(in_between: int) -> None:
+    program = seccomp._Program()
+    far = rest = program.load(0, seccomp.Return(1))
+    for _ in range(in_between):
+        rest = program.load(0, rest)
+    program.load(4, program.branch(0x15, 7, far, seccomp.Return(2)))
+
+    loaded_program = Program.load(program.encode())
+
+    assert [loaded_program.verdict(arch, 0) for arch in (7, 8)] == [1, 2]
+
+
+def test_an_instruction_skips_what_was_written_between_it_and_its_successor() -> None:
+    program = seccomp._Program()
+    successor = program.branch(0x15, 0, seccomp.Return(2), seccomp.Return(1))
+    program.branch(0x15, 1, seccomp.Return(2), seccomp.Return(2))
+    program.load(0, successor)
+
+    assert Program.load(program.encode()).verdict(0, 1) == 1
 
 
 def test_the_long_programs_really_use_stepping_stones() -> None:
