@@ -3,8 +3,8 @@
 Theory of operation: `adopt_orphans` makes this process the reaper of its descendants, so that a process whose parent is
 gone turns up among our children instead of vanishing to init. Children that have died are reaped and are no leak. What
 other processes of the machine do meanwhile (other test workers, container engines) must not count: descriptors and
-children are our own by nature, the conftest makes the directory for temporary files private to this process, cgroups
-count only if they are empty or hold a descendant of ours, and mounts of container engines and of init are left out.
+children are our own by nature, the conftest makes the directory for temporary files private to this process, a cgroup
+carries the pid of its maker in its name, and mounts of container engines and of init are left out.
 
 What this does not notice: a file that is not named ringfence*, a thread, and a process that left our tree by being
 adopted by a nearer reaper.
@@ -15,6 +15,7 @@ from __future__ import annotations
 import ctypes
 import gc
 import os
+import re
 import tempfile
 import time
 from collections.abc import Iterator
@@ -28,6 +29,7 @@ POLL_SECONDS = 0.02
 _PR_SET_CHILD_SUBREAPER = 36  # linux/prctl.h
 _PROC = Path("/proc/self")
 _CGROUPS = Path("/sys/fs/cgroup")
+_CGROUP_NAME = re.compile(r"ringfence-(\d+)-")  # the pid of its maker
 _FOREIGN_MOUNTS = ("/run/", "/var/lib/docker/", "/var/lib/containerd/", "/var/lib/containers/")
 
 
@@ -141,16 +143,14 @@ def _mounts() -> Iterator[str]:
 def _cgroups() -> Iterator[str]:
     for directory, names, _ in os.walk(_CGROUPS):
         for name in names:
-            if name.startswith("ringfence-") and _is_ours_or_empty(path := Path(directory, name)):
-                yield f"cgroup {path}"
+            maker = _CGROUP_NAME.match(name)
+            if maker is not None and not _is_someone_elses(int(maker[1])):
+                yield f"cgroup {directory}/{name}"
 
 
-def _is_ours_or_empty(cgroup: Path) -> bool:
-    try:
-        members = [int(pid) for pid in (cgroup / "cgroup.procs").read_text().split()]
-    except OSError:  # removed meanwhile
-        return False
-    return not members or any(_descends_from_us(pid) for pid in members)
+def _is_someone_elses(pid: int) -> bool:
+    """A living process outside our tree answers for its own; what a dead one left is reported to whoever looks."""
+    return _status(pid) is not None and not _descends_from_us(pid)
 
 
 def _descends_from_us(pid: int) -> bool:
