@@ -34,7 +34,6 @@ ETC: tuple[str, ...] = (
     "magic.mime",
     "mime.types",
     "networks",
-    "npmrc",
     "os-release",
     "perl",
     "pki/ca-trust",  # Fedora's certificates

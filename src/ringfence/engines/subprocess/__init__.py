@@ -1,0 +1,1 @@
+"""The engine without a wall, for whoever has switched the wall off twice."""

@@ -1,0 +1,55 @@
+"""Reads the configuration file and the settings from where the environment says they are."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from ringfence.errors import InvalidConfig
+from ringfence.policy.config import SandboxConfig, config_location, defaults_because, parse_config, with_environment
+
+_SIZE_MAX = 1024 * 1024
+
+
+def load_config(environ: Mapping[str, str], home: str, path: str | os.PathLike[str] | None = None) -> SandboxConfig:
+    """The configuration in force.
+
+    Raises:
+        InvalidConfig: a file that was named is not there, holds an unknown key, or a value that makes no sense.
+    """
+    candidates = (os.fspath(path),) if path is not None else config_location(environ, home)
+    for candidate in candidates:
+        try:
+            with open(candidate, "rb") as file:
+                data = file.read(_SIZE_MAX + 1)
+        except FileNotFoundError:
+            if len(candidates) == 1:
+                raise InvalidConfig("there is no such file", source=candidate, hint="name a file that exists") from None
+            continue
+        except OSError as fault:
+            return with_environment(defaults_because(f"cannot be read: {fault.strerror}", candidate), environ)
+        if len(data) > _SIZE_MAX:
+            return with_environment(defaults_because("is larger than a configuration can be", candidate), environ)
+        try:
+            text = data.decode("utf-8")
+        except UnicodeDecodeError as fault:
+            line = data[: fault.start].count(b"\n") + 1
+            return with_environment(defaults_because("is not UTF-8", candidate, line=line), environ)
+        return with_environment(parse_config(text, candidate), environ)
+    return with_environment(SandboxConfig(), environ)
+
+
+def state_directory(environ: Mapping[str, str], home: str) -> Path:
+    """Where the journal lies."""
+    return Path(environ.get("RINGFENCE_STATE_DIR") or os.path.join(home, ".ringfence", "state"))
+
+
+def home_directory(environ: Mapping[str, str]) -> str:
+    """The caller's home.
+
+    Raises:
+        InvalidConfig: there is none, so that `~/.ssh` would mean nothing and could not be hidden.
+    """
+    home = environ.get("HOME") or os.path.expanduser("~")
+    if not os.path.isabs(home):
+        raise InvalidConfig("there is no home directory", hint="set HOME")
+    return os.path.normpath(home)

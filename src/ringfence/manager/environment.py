@@ -1,0 +1,46 @@
+"""What of the caller's environment comes along: locale, time zone, terminal type, git's name. Nothing else, never a credential."""
+
+import configparser
+import os
+from collections.abc import Mapping
+from functools import lru_cache
+
+_KEPT = ("LANG", "LANGUAGE", "TZ", "TERM", "COLORTERM", "NO_COLOR", "FORCE_COLOR")
+_KEPT_PREFIX = "LC_"
+_GIT = {
+    "GIT_AUTHOR_NAME": "name",
+    "GIT_AUTHOR_EMAIL": "email",
+    "GIT_COMMITTER_NAME": "name",
+    "GIT_COMMITTER_EMAIL": "email",
+}
+
+
+def kept(environ: Mapping[str, str], home: str) -> dict[str, str]:
+    """The variables for inside."""
+    out = {name: value for name, value in environ.items() if name in _KEPT or name.startswith(_KEPT_PREFIX)}
+    identity = _git_identity(os.path.join(home, ".gitconfig"), os.path.join(home, ".config", "git", "config"))
+    for name, key in _GIT.items():
+        value = environ.get(name) or identity.get(key)
+        if value:
+            out[name] = value
+    return out
+
+
+@lru_cache(maxsize=8)
+def _git_identity(*files: str) -> dict[str, str]:
+    """user.name and user.email; the file itself, which may hold credentials, stays outside."""
+    found: dict[str, str] = {}
+    for path in files:
+        parser = configparser.RawConfigParser(strict=False, allow_no_value=True, delimiters=("=",))
+        try:
+            with open(path, encoding="utf-8") as file:
+                # git indents its keys, which this parser would take for continued lines.
+                parser.read_string("\n".join(line.strip() for line in file))
+        except (OSError, ValueError, configparser.Error):
+            continue
+        if parser.has_section("user"):
+            for key in ("name", "email"):
+                value = (parser.get("user", key, fallback="") or "").strip().strip('"')
+                if value:
+                    found.setdefault(key, value)
+    return found

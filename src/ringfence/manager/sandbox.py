@@ -1,0 +1,311 @@
+"""`Sandbox`: one box, many commands in turn, and the checks and files that go with it."""
+
+import asyncio
+import os
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from ringfence.engines.base import Box
+from ringfence.errors import RingfenceError
+from ringfence.manager.assemble import Assembly, assemble
+from ringfence.manager.granting import REQUIRED, Wish
+from ringfence.manager.pipeline import Pipeline, check_form
+from ringfence.policy.globs import PathRules
+from ringfence.values.guarantee import Guarantee, Wall
+from ringfence.values.limits import Limits
+from ringfence.values.outcome import Result, Usage
+from ringfence.values.request import OnOutput, Overflow, Request, Stream
+from ringfence.values.verdict import Reason, Verdict
+from ringfence.workspace.root import WorkspaceRoot
+
+StrPath = str | os.PathLike[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """A piece of a command's output, as it came."""
+
+    stream: Stream
+    data: bytes
+
+
+class Sandbox:
+    """A walled-in place for an agent's commands.
+
+    Use it as an async context manager: the box is made at the first command and gone, with everything in it, at the end.
+
+        async with Sandbox(workspace="project") as box:
+            done = await box.shell("pytest -q", timeout=60)
+
+    Args:
+        workspace: the directory that commands work in and may write; the current one if not given.
+        read: further files and directories that commands may read.
+        write: further directories that commands may write.
+        deny: further rows for the blacklist, such as `**/*.pem`.
+        env: variables for every command; the caller's own are not passed on.
+        limits: instead of the configured ones.
+        config: a configuration file, instead of the one that the environment names.
+        requires: what the wall has to guarantee.
+
+    Raises:
+        InvalidConfig, PathAccessDenied: what was asked for makes no sense or cannot be granted.
+        InitializationFailed: this machine cannot build the wall.
+    """
+
+    def __init__(
+        self,
+        workspace: StrPath | None = None,
+        *,
+        read: Sequence[StrPath] = (),
+        write: Sequence[StrPath] = (),
+        deny: Sequence[str] = (),
+        env: Mapping[str, str] | None = None,
+        limits: Limits | None = None,
+        config: StrPath | None = None,
+        requires: frozenset[Guarantee] = REQUIRED,
+    ) -> None:
+        wish = Wish(
+            workspace=workspace,
+            read=tuple(read),
+            write=tuple(write),
+            deny=tuple(deny),
+            env=tuple((env or {}).items()),
+            limits=limits,
+            requires=requires,
+        )
+        self._assembly: Assembly = assemble(wish, config_path=config)
+        self._grant = self._assembly.grant
+        self._rules = PathRules(self._grant.denied)
+        self._pipeline = Pipeline(self._grant, self._assembly.journal, self._acquire)
+        self._box: Box | None = None
+        self._opening = asyncio.Lock()
+        self._closed = False
+
+    # --- life ---------------------------------------------------------------------------------------------------------
+
+    async def __aenter__(self) -> Self:
+        self._assembly.journal.recover()
+        await self._acquire()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, fault: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """End everything that runs in it."""
+        self._closed = True
+        box, self._box = self._box, None
+        if box is not None:
+            await box.close()
+
+    async def _acquire(self) -> Box:
+        """The box; a new one if there is none yet, or if the last one was lost."""
+        async with self._opening:
+            if self._closed:
+                raise RuntimeError("the sandbox is closed")
+            if self._box is not None and not self._box.alive:
+                lost, self._box = self._box, None
+                await lost.close()
+            if self._box is None:
+                self._box = await self._assembly.engine.open(self._grant)
+            return self._box
+
+    # --- commands -----------------------------------------------------------------------------------------------------
+
+    async def shell(
+        self,
+        command: str,
+        *,
+        cwd: StrPath | None = None,
+        env: Mapping[str, str] | None = None,
+        stdin: bytes | AsyncIterable[bytes] | None = None,
+        timeout: float | None = None,
+        overflow: Overflow = Overflow.STOP,
+        on_output: OnOutput | None = None,
+    ) -> Result:
+        """Run a command line with the shell.
+
+        What it leaves running is ended with it. Files in the workspace, in HOME and in /tmp stay for the next command.
+
+        Raises:
+            CommandNotAllowed, PathAccessDenied, InvalidConfig: the request makes no sense.
+            PermissionDenied: the journal cannot be written.
+            InitializationFailed, SpawnFailed, Internal: the wall or the program could not be started, or the box was lost.
+        """
+        request = _request(command, None, cwd, env, stdin, timeout, overflow, on_output)
+        return await self._pipeline.run(request)
+
+    async def exec(
+        self,
+        argv: Sequence[str],
+        *,
+        cwd: StrPath | None = None,
+        env: Mapping[str, str] | None = None,
+        stdin: bytes | AsyncIterable[bytes] | None = None,
+        timeout: float | None = None,
+        overflow: Overflow = Overflow.STOP,
+        on_output: OnOutput | None = None,
+    ) -> Result:
+        """Run a program with its arguments, without a shell. Otherwise as `shell`."""
+        request = _request(None, argv, cwd, env, stdin, timeout, overflow, on_output)
+        return await self._pipeline.run(request)
+
+    async def stream(self, command: str, **options: object) -> AsyncIterator[Output | Result]:
+        """Run a command line and yield its output as it comes, then its result. Takes what `shell` takes."""
+        pieces: asyncio.Queue[Output] = asyncio.Queue()
+        options["on_output"] = lambda stream, data: pieces.put_nowait(Output(stream, data))
+        run: asyncio.Task[Result] = asyncio.ensure_future(self.shell(command, **options))  # type: ignore[arg-type]  # checked by shell itself
+        try:
+            while not run.done() or not pieces.empty():
+                waiting = asyncio.ensure_future(pieces.get())
+                await asyncio.wait((run, waiting), return_when=asyncio.FIRST_COMPLETED)
+                if waiting.done():
+                    yield waiting.result()
+                else:
+                    waiting.cancel()
+            yield await run
+        finally:
+            run.cancel()
+            await asyncio.wait((run,))
+
+    execute_command = shell
+
+    # --- checks -------------------------------------------------------------------------------------------------------
+
+    @property
+    def name(self) -> str:
+        """Which engine the commands run in."""
+        return self._assembly.engine.name
+
+    @property
+    def workspace(self) -> Path:
+        return self._grant.workspace
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What the configuration said that was not taken as written."""
+        return self._assembly.notes
+
+    @property
+    def wall(self) -> Wall | None:
+        """The wall that stands; None before the first command."""
+        return self._box.wall if self._box is not None else None
+
+    @property
+    def resource_limits(self) -> Limits:
+        return self._grant.limits
+
+    @property
+    def is_active(self) -> bool:
+        """Whether a box is standing and takes commands."""
+        return self._box is not None and self._box.alive
+
+    def current_usage(self) -> Usage:
+        """What everything in the box has used so far."""
+        return self._box.usage() if self._box is not None else Usage()
+
+    def check_path(self, path: StrPath, *, write: bool = False) -> Reason:
+        """What the grant says about a path; the kernel has the last word."""
+        text = os.path.normpath(os.path.join(self._grant.workspace, _inside(os.fspath(path), self._grant.workspace)))
+        real = os.path.realpath(text)
+        row = self._rules.matches(text) or self._rules.matches(real)
+        if row is not None:
+            return Reason(Verdict.DENY, f"filesystem.blacklist {row}", f"{text} is blacklisted")
+        roots = self._grant.writable_roots
+        root = next((root for root in roots if _is_below(real, os.fspath(root))), None)
+        if root is not None:
+            relative = os.path.relpath(real, root)
+            guard = next((row for row in self._grant.protected if _is_below(relative, row)), None)
+            if write and guard is not None:
+                return Reason(Verdict.DENY, f"protected {guard}", f"{text} may be read, not written")
+            return Reason(Verdict.ALLOW, "filesystem.whitelist", f"{text} is below {root}")
+        if not write and (self._grant.read_outside or any(_is_below(real, os.fspath(p)) for p in self._grant.readable)):
+            return Reason(Verdict.ALLOW, "readable", f"{text} may be read")
+        return Reason(
+            Verdict.DENY,
+            "filesystem.whitelist",
+            f"{text} is not in what is granted",
+            f"grant its directory with {'write' if write else 'read'}=",
+        )
+
+    def check_command(self, command: str) -> Reason:
+        """Whether a command line would be run at all."""
+        try:
+            check_form(Request(command=command))
+        except RingfenceError as fault:
+            return Reason(Verdict.DENY, fault.code, fault.message, fault.hint)
+        return Reason(Verdict.ALLOW, "default", "nothing speaks against it")
+
+    def check_network(self, host: str, port: int | None = None) -> Reason:
+        """Whether a command may reach a host: never, from inside a box."""
+        target = host if port is None else f"{host}:{port}"
+        return Reason(
+            Verdict.DENY,
+            "network.allowNetwork false",
+            f"{target}: there is no network inside",
+            "fetch it outside the box, and hand the result in as a file",
+        )
+
+    # --- files --------------------------------------------------------------------------------------------------------
+
+    def read_file(self, path: StrPath) -> bytes:
+        """A file of the workspace, by its path inside.
+
+        Raises:
+            PathTraversalError, PathAccessDenied: it leads out, is blacklisted, or is not a plain file.
+        """
+        with self._files() as files:
+            return files.read(os.fspath(path), limit_bytes=self._grant.limits.file_bytes)
+
+    def write_file(self, path: StrPath, data: bytes | str) -> None:
+        """Write a file of the workspace; missing directories are made.
+
+        Raises:
+            PathTraversalError, PathAccessDenied: it leads out, is blacklisted or protected.
+        """
+        with self._files() as files:
+            files.write(os.fspath(path), data.encode() if isinstance(data, str) else data)
+
+    def _files(self) -> WorkspaceRoot:
+        return WorkspaceRoot(self._grant.workspace, denied=self._rules.matches, protected=self._grant.protected)
+
+    def __repr__(self) -> str:
+        state = "closed" if self._closed else "active" if self.is_active else "idle"
+        return f"<Sandbox {self._grant.workspace} {self.name} {state}>"
+
+
+def _request(
+    command: str | None,
+    argv: Sequence[str] | None,
+    cwd: StrPath | None,
+    env: Mapping[str, str] | None,
+    stdin: bytes | AsyncIterable[bytes] | None,
+    timeout: float | None,
+    overflow: Overflow,
+    on_output: Callable[[Stream, bytes], None] | None,
+) -> Request:
+    return Request(
+        command=command,
+        argv=None if argv is None else tuple(argv),
+        cwd=None if cwd is None else Path(cwd),
+        env=tuple((env or {}).items()),
+        stdin=stdin,
+        timeout=timeout,
+        overflow=overflow,
+        on_output=on_output,
+    )
+
+
+def _inside(path: str, workspace: Path) -> str:
+    if path == "/workspace" or path.startswith("/workspace/"):
+        return os.fspath(workspace) + path[len("/workspace") :]
+    return path
+
+
+def _is_below(path: str, directory: str) -> bool:
+    return path == directory or path.startswith(directory.rstrip("/") + "/")

@@ -1,0 +1,25 @@
+"""`BashTool`: an agent's shell, every command of it in the sandbox (requirement A7)."""
+
+from dataclasses import dataclass
+
+from ringfence.manager.executor import SandboxExecutor
+from ringfence.manager.sandbox import StrPath
+
+
+@dataclass(frozen=True, slots=True)
+class CommandResult:
+    stdout: str
+    stderr: str
+    exit_code: int
+
+
+class BashTool:
+    name = "bash"
+
+    def __init__(self, executor: SandboxExecutor | None = None) -> None:
+        self._executor = executor or SandboxExecutor()
+
+    async def execute(self, command: str, cwd: StrPath | None = None) -> CommandResult:
+        """Run a command; there is no way past the sandbox."""
+        done = await self._executor.run(command, cwd)
+        return CommandResult(done.stdout, done.stderr, done.exit_code)
