@@ -32,4 +32,4 @@ lock: ## renew the pinned versions of dependencies (needs uv)
 
 clean: ## remove what set-up, builds and tools made
 	@rm -rf .venv dist build src/ringfence/_native .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
-	@find src tests benchmarks examples -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
+	@find . -path ./.git -prune -o -name __pycache__ -type d -prune -exec rm -rf {} +

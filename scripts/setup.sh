@@ -15,6 +15,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_USER=0 PIP_ROOT_USER_ACTION=ignore
 VENV=.venv
 STAMP=$VENV/.set-up
 LOCK=requirements-dev.lock
+HELPER=src/ringfence/_native/ringfence-box
 
 # command, Debian packages, what is lost without it
 TOOLS='
@@ -55,7 +56,7 @@ fingerprint() {
 
 set_up_already() {
     [ -x $VENV/bin/python ] && [ -f $STAMP ] || return 1
-    [ "${RINGFENCE_BUILD_WITHOUT_HELPER-}" = 1 ] || [ -x src/ringfence/_native/ringfence-box ] || [ "$(uname)" != Linux ] || return 1
+    [ -x $HELPER ] || [ "${RINGFENCE_BUILD_WITHOUT_HELPER-}" = 1 ] || [ "$(uname)" != Linux ] || return 1
     [ "$(fingerprint)" = "$(cat $STAMP)" ]
 }
 
@@ -123,7 +124,7 @@ is_new_enough() { "$1" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/
 # Remade if it was made by another interpreter or the tree has moved: its scripts hold absolute paths.
 make_venv() {
     made_for="$1 $(pwd)"
-    if "$VENV/bin/python" -m pip --version >/dev/null 2>&1 && [ "$(cat "$VENV/.made-for" 2>/dev/null)" = "$made_for" ]; then
+    if [ "$(cat "$VENV/.made-for" 2>/dev/null)" = "$made_for" ] && "$VENV/bin/python" -m pip --version >/dev/null 2>&1; then
         return
     fi
     say "making $VENV with $1"
