@@ -1,0 +1,137 @@
+"""A live race: a directory and a link to the outside trade places while the API is called.
+
+The swapper is a process of its own that exchanges the two names in one system call, over and over: at every moment
+`sub` is either. A resolver that looks first and opens later meets the one and then the other.
+
+The twin shows that this race can be won: the same calls through realpath, a check, and open. A machine on which even
+that cannot be beaten within the time proves nothing, and the test says so by its outcome: skipped, with the count of
+tries.
+"""
+
+import os
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from ringfence.errors import InvalidConfig, PathAccessDenied
+from ringfence.workspace.beneath import Resolver, by_kernel, by_walk, choose_resolver
+from ringfence.workspace.root import WorkspaceRoot
+
+SECRET = b"outside"
+INSIDE = b"inside"
+TRIES = 20_000
+WINDOW_SECONDS = 60.0
+"""A bound for slow machines; a few seconds are usual."""
+TWIN_SECONDS = 20.0
+
+SWAPPER = """
+import ctypes, os, sys
+libc = ctypes.CDLL(None, use_errno=True)
+here, exchange = -100, 2  # AT_FDCWD, RENAME_EXCHANGE
+parent = os.getppid()
+print("swapping", flush=True)
+while os.getppid() == parent:
+    for _ in range(1000):
+        if libc.renameat2(here, b"sub", here, b"link", exchange) != 0:
+            sys.exit(os.strerror(ctypes.get_errno()))
+"""
+
+
+@pytest.fixture
+def ws(tmp_path: Path) -> Path:
+    for name, content in (("ws/sub", INSIDE), ("out", SECRET)):
+        (tmp_path / name).mkdir(parents=True)
+        (tmp_path / name / "file.txt").write_bytes(content)
+    (tmp_path / "ws/link").symlink_to("../out")
+    return tmp_path / "ws"
+
+
+@contextmanager
+def swapping(ws: Path) -> Iterator[None]:
+    with subprocess.Popen([sys.executable, "-c", SWAPPER], cwd=ws, stdout=subprocess.PIPE) as swapper:
+        try:
+            assert swapper.stdout is not None and swapper.stdout.readline() == b"swapping\n"
+            yield
+            assert swapper.poll() is None, "the swap ended early"
+        finally:
+            swapper.kill()
+
+
+def outside(ws: Path) -> dict[str, bytes]:
+    return {file.name: file.read_bytes() for file in (ws.parent / "out").iterdir()}
+
+
+def once(root: WorkspaceRoot, number: int) -> str:
+    """One call of the API, with a name that is either; says how it went."""
+    try:
+        match number % 8:
+            case 0:
+                root.write("sub/new.txt", INSIDE)
+            case 1:
+                root.append("sub/log.txt", b".")
+            case 2:
+                root.write("sub/made/deeper/f", INSIDE)
+            case 3:
+                assert "secret" not in repr(root.list("sub"))
+            case 4:
+                root.delete("sub/new.txt")
+            case 5:
+                assert root.read("sub/../sub/file.txt") == INSIDE
+            case _:
+                assert root.read("sub/file.txt") == INSIDE
+    except PathAccessDenied:
+        return "refused"
+    except InvalidConfig:
+        return "missing"
+    return "worked"
+
+
+@pytest.mark.req("C2", "E3")
+@pytest.mark.parametrize("resolver", [by_kernel, by_walk], ids=["openat2", "walk"])
+def test_swapped_links_never_lead_the_api_out(ws: Path, resolver: Resolver) -> None:
+    descriptor = os.open(ws, os.O_PATH)
+    try:
+        if resolver is by_kernel and choose_resolver(descriptor) is not by_kernel:
+            pytest.skip("this kernel has no openat2")
+    finally:
+        os.close(descriptor)
+    (ws.parent / "out/secret-name").touch()
+    before = outside(ws)
+    seen: Counter[str] = Counter()
+    deadline = time.monotonic() + WINDOW_SECONDS
+    with WorkspaceRoot(ws, resolver=resolver) as root, swapping(ws):
+        for number in range(TRIES):
+            seen[once(root, number)] += 1
+            assert time.monotonic() < deadline, f"only {number} tries in {WINDOW_SECONDS} s"
+
+    assert outside(ws) == before
+    assert min(seen["worked"], seen["refused"]) > TRIES // 100, f"the race was not live: {seen}"
+
+
+def naive_read(ws: Path, path: str) -> bytes:
+    """What not to do."""
+    real = os.path.realpath(ws / path)
+    if not real.startswith(f"{ws}/"):
+        raise PathAccessDenied(path, "outside")
+    return (ws / path).read_bytes()
+
+
+@pytest.mark.req("E3")
+def test_the_same_race_beats_a_check_before_the_open(ws: Path) -> None:
+    tries = 0
+    with swapping(ws):
+        deadline = time.monotonic() + TWIN_SECONDS
+        while time.monotonic() < deadline:
+            tries += 1
+            try:
+                if naive_read(ws, "sub/file.txt") == SECRET:
+                    return
+            except (PathAccessDenied, OSError):
+                continue
+    pytest.skip(f"inconclusive: the naive reader was not beaten in {tries} tries within {TWIN_SECONDS:g} s")
