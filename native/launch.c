@@ -3,16 +3,19 @@
  *   guardian   stays as it was started (root stays root). Waits for the wall to end or for its owner to let go or die,
  *              ends the wall, then removes what a mount cannot: placeholders in the workspace and cgroups. So nothing is left
  *              behind even when the owner was killed with SIGKILL.
- *   the child  joins its cgroups and a fresh keyring; when run by root also stages mounts in a mount namespace of its own
- *              and becomes a uid that owns nothing; then it becomes bubblewrap (or, for the wall without it, unshares).
+ *   the child  joins its cgroups and a fresh keyring, builds the box's file system in a mount namespace of its own, and becomes
+ *              bubblewrap, which makes the other namespaces around it; or, where there is no bubblewrap, does that itself. Run by
+ *              root, it becomes a uid that owns nothing before that.
  *
- * The plan is a list of verbs with a fixed number of words each, see `prepare`.
+ * The file system is built here and not by bubblewrap's own options because bubblewrap reads the whole mount table again
+ * for every bind: a view of fifty small mounts takes it ten times as long.
  */
 #include "box.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
+#include <net/if.h>
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
@@ -20,8 +23,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/ioctl.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -94,44 +99,79 @@ static int mapping(unsigned uid, unsigned gid, unsigned dedicated_uid, unsigned 
     return fd;
 }
 
-struct stage {
-    const char *name;
-    int tree, is_dir;
-};
+static char area[] = "/sys"; /* where the new root is built, in our own mount namespace: no file of anybody lies there */
 
-static void make_parents(char *path, size_t from) {
-    for (char *slash = strchr(path + from, '/'); slash; slash = strchr(slash + 1, '/')) {
+/* The path of NAME in the new root, its parents made. */
+static const char *at(const char *name) {
+    static char path[4096 + sizeof area];
+    if (*name != '/' || strlen(name) > 4000 || strstr(name, "/../")) die_because("a plan holds a path that cannot be");
+    snprintf(path, sizeof path, "%s%s", area, strcmp(name, "/") ? name : "");
+    for (char *slash = strchr(path + sizeof area, '/'); slash; slash = strchr(slash + 1, '/')) {
         *slash = 0;
         if (mkdir(path, 0755) && errno != EEXIST) die(path);
         *slash = '/';
     }
+    return path;
 }
 
-static void put(const char *area, const struct stage *s) {
-    char path[4096];
-    snprintf(path, sizeof path, "%s/%s", area, s->name);
-    make_parents(path, strlen(area) + 1);
-    if (s->is_dir ? mkdir(path, 0755) : mknod(path, S_IFREG | 0644, 0)) die(path);
-    if (syscall(SYS_move_mount, s->tree, "", AT_FDCWD, path, MOVE_FROM_EMPTY_PATH)) die(path);
-    close(s->tree);
+static void make_dir(const char *path) {
+    if (mkdir(path, 0755) && errno != EEXIST) die(path);
 }
 
-static void put_text(const char *area, const char *name, const char *text) {
-    char path[4096];
-    snprintf(path, sizeof path, "%s/%s", area, name);
-    make_parents(path, strlen(area) + 1);
+static int is_dir(int fd) {
+    struct stat info;
+    if (fstat(fd, &info)) die("stat");
+    return S_ISDIR(info.st_mode);
+}
+
+static void set_attributes(int tree, uint64_t set, int userns, const char *what) {
+    struct attributes a = {.set = set | (userns >= 0 ? ATTR_IDMAP : 0), .userns = userns >= 0 ? (uint64_t)userns : 0};
+    if (!syscall(SYS_mount_setattr, tree, "", EMPTY_PATH | TREE_RECURSIVE, &a, sizeof a)) return;
+    dprintf(2, "ringfence-box: cannot %s %s: %s\n", userns >= 0 ? "map the owner of" : "confine", what, strerror(errno));
+    _exit(125);
+}
+
+/* A copy of the mounts at PATH, not attached anywhere yet. */
+static int take(const char *path) {
+    int tree = (int)syscall(SYS_open_tree, AT_FDCWD, path, TREE_CLONE | TREE_RECURSIVE | O_CLOEXEC);
+    if (tree < 0) die(path);
+    return tree;
+}
+
+static void put(int tree, const char *name) {
+    const char *path = at(name);
+    if (is_dir(tree)) make_dir(path);
+    else if (mknod(path, S_IFREG | 0644, 0) && errno != EEXIST) die(path);
+    if (syscall(SYS_move_mount, tree, "", AT_FDCWD, path, MOVE_FROM_EMPTY_PATH)) die(path);
+    close(tree);
+}
+
+static void put_text(const char *name, const char *text) {
+    const char *path = at(name);
     int fd = open(path, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0644);
     if (fd < 0) die(path);
     close(fd);
     write_text(path, text);
 }
 
+static void put_tmpfs(const char *name, const char *size, const char *mode, const char *uid, const char *gid) {
+    char options[128];
+    const char *path = at(name);
+    make_dir(path);
+    snprintf(options, sizeof options, "size=%s,mode=%s,uid=%s,gid=%s", size, mode, uid, gid);
+    if (mount("tmpfs", path, "tmpfs", MS_NOSUID | MS_NODEV, options)) die(path);
+}
+
+static void put_terminals(const char *name) {
+    const char *path = at(name);
+    make_dir(path);
+    if (mount("devpts", path, "devpts", MS_NOSUID | MS_NOEXEC, "newinstance,ptmxmode=0666,mode=0620")) die(path);
+}
+
 /* Mounts over one path below a staged directory. The workspace's content is hostile, so no link is followed on the way. */
-static void cover(const char *area, const char *name, const char *below, const char *how) {
-    char top[4096];
-    snprintf(top, sizeof top, "%s/%s", area, name);
-    int root = open(top, O_PATH | O_DIRECTORY | O_CLOEXEC);
-    if (root < 0) die(top);
+static void cover(const char *name, const char *below, const char *how) {
+    int root = open(at(name), O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (root < 0) die(name);
     struct how open_how = {O_PATH | O_NOFOLLOW | O_CLOEXEC, 0, RESOLVE_NO_SYMLINKS | RESOLVE_BENEATH};
     int target = (int)syscall(SYS_openat2, root, below, &open_how, sizeof open_how);
     if (target < 0) die(below);
@@ -139,11 +179,8 @@ static void cover(const char *area, const char *name, const char *below, const c
     int tree = hide ? (int)syscall(SYS_open_tree, AT_FDCWD, "/dev/null", TREE_CLONE | O_CLOEXEC)
                     : (int)syscall(SYS_open_tree, target, "", TREE_CLONE | TREE_RECURSIVE | EMPTY_PATH | O_CLOEXEC);
     if (tree < 0) die(below);
-    struct attributes a = {.set = ATTR_NOSUID | ATTR_NODEV};
-    if (strcmp(how, "anchor")) a.set |= ATTR_RDONLY;
-    if (syscall(SYS_mount_setattr, tree, "", EMPTY_PATH | TREE_RECURSIVE, &a, sizeof a)) die(below);
-    struct stat info;
-    if (hide && !fstat(target, &info) && S_ISDIR(info.st_mode)) {
+    set_attributes(tree, ATTR_NOSUID | ATTR_NODEV | (strcmp(how, "anchor") ? ATTR_RDONLY : 0), -1, below);
+    if (hide && is_dir(target)) {
         /* A file cannot cover a directory: an empty read-only tmpfs can. */
         close(tree);
         char path[64];
@@ -157,27 +194,11 @@ static void cover(const char *area, const char *name, const char *below, const c
     close(root);
 }
 
-static int clone_tree(const char *path, int userns, int *is_dir) {
-    int tree = (int)syscall(SYS_open_tree, AT_FDCWD, path, TREE_CLONE | TREE_RECURSIVE | O_CLOEXEC);
-    if (tree < 0) die(path);
-    struct stat info;
-    if (fstat(tree, &info)) die(path);
-    *is_dir = S_ISDIR(info.st_mode);
-    if (userns >= 0) {
-        struct attributes a = {.set = ATTR_IDMAP, .userns = (uint64_t)userns};
-        if (syscall(SYS_mount_setattr, tree, "", EMPTY_PATH | TREE_RECURSIVE, &a, sizeof a)) {
-            dprintf(2, "ringfence-box: cannot map the owner of %s: %s\n", path, strerror(errno));
-            _exit(125);
-        }
-    }
-    return tree;
-}
-
 /* A mount namespace of our own. An ordinary user needs a user namespace for that, in which the ids stay what they are. */
-static void private_mounts(int more) {
+static void private_mounts(void) {
     unsigned uid = getuid(), gid = getgid();
     char line[64];
-    if (unshare((uid ? CLONE_NEWUSER : 0) | CLONE_NEWNS | more)) die("unshare");
+    if (unshare((uid ? CLONE_NEWUSER : 0) | CLONE_NEWNS)) die("unshare");
     if (uid) {
         write_text("/proc/self/setgroups", "deny");
         snprintf(line, sizeof line, "%u %u 1", uid, uid);
@@ -188,73 +209,121 @@ static void private_mounts(int more) {
     if (mount(NULL, "/", NULL, MS_REC | MS_SLAVE, NULL)) die("mount");
 }
 
-/* For the wall without bubblewrap. */
-static void own_namespaces(void) {
-    private_mounts(CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS);
+static void become(uid_t uid, gid_t gid) {
+    if (setgroups(0, NULL) || setresgid(gid, gid, gid) || setresuid(uid, uid, uid)) die("cannot leave uid 0");
+    prctl(PR_SET_DUMPABLE, 1);        /* /proc/self/uid_map is ours to write again */
+    prctl(PR_SET_PDEATHSIG, SIGKILL); /* a change of uid clears it */
+}
+
+static void loopback_up(void) {
+    int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    struct ifreq request = {.ifr_name = "lo", .ifr_flags = IFF_UP | IFF_RUNNING};
+    if (fd < 0 || ioctl(fd, SIOCSIFFLAGS, &request)) die("loopback");
+    close(fd);
+}
+
+/* What bubblewrap does otherwise: the other namespaces, the new root, and a user namespace in which we own nothing. */
+static void enter(uid_t uid, gid_t gid, uid_t inside_uid, gid_t inside_gid) {
+    char line[64];
+    if (unshare(CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWCGROUP)) die("unshare");
     pid_t first = fork();
     if (first < 0) die("fork");
     if (first) {
         int status;
+        for (int fd = 3; fd < 256; fd++) close(fd); /* the control socket must close when PID 1 does */
         while (waitpid(first, &status, 0) < 0 && errno == EINTR) {}
         _exit(WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status));
     }
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL)) die("mount proc");
+    setsid();
+    loopback_up();
+    if (sethostname("sandbox", 7)) die("hostname");
+    if (mount("proc", at("/proc"), "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL)) die("proc");
+    if (chdir(area) || syscall(SYS_pivot_root, ".", ".") || umount2(".", MNT_DETACH) || chdir("/")) die("new root");
+    if (getuid() != uid) become(uid, gid);
+    if (unshare(CLONE_NEWUSER)) die("user namespace");
+    write_text("/proc/self/setgroups", "deny");
+    snprintf(line, sizeof line, "%u %u 1", inside_uid, uid);
+    write_text("/proc/self/uid_map", line);
+    snprintf(line, sizeof line, "%u %u 1", inside_gid, gid);
+    write_text("/proc/self/gid_map", line);
+    for (int capability = 0; !prctl(PR_CAPBSET_DROP, capability); capability++) {}
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)) die("no_new_privs");
 }
 
 /* The way into the wall, one verb after the other:
  *
- *   join FILE                 write ourselves into a cgroup
- *   map UID GID UID GID       from here on, the owner of a mapped directory and the ids that stand for it (root only)
- *   private                   a mount namespace of our own
- *   tree NAME PATH            take a copy of the mount at PATH, to be put at NAME of the staging area
- *   mapped NAME PATH          the same, with the owner mapped
- *   area DIR                  mount the staging area over DIR and put the trees there
- *   text NAME TEXT            a synthetic file there
- *   hide|freeze|anchor NAME BELOW   cover a path of a staged directory: unreadable, read-only, or only unmovable
- *   become UID GID            leave uid 0 for good
- *   namespaces                for the wall without bubblewrap
+ *   join FILE                     write ourselves into a cgroup
+ *   private                       a mount namespace of our own
+ *   map UID GID UID GID           from here on, the owner of a mapped directory and the ids that stand for it (root only)
+ *   take PATH | mapped PATH       copy the mounts at PATH; they are numbered from 0
+ *   area                          start the new root; what it covers has to be taken before
+ *   show|share|device NUMBER NAME put a copy at NAME of the new root: read-only, writable, or as a device
+ *   text NAME TEXT | link NAME TARGET | dir NAME | terminals NAME | tmpfs NAME SIZE MODE UID GID
+ *   hide|freeze|anchor NAME BELOW cover a path of a directory of the new root: unreadable, read-only, or only unmovable
+ *   seal                          make the new root itself read-only
+ *   become UID GID                leave uid 0 for good
+ *   enter UID GID UID GID         for the wall without bubblewrap: our ids, and what they look like inside
  *   exec ARGV...
  */
 noreturn static void prepare(struct words w) {
-    static struct stage stages[STAGES_MAX];
+    static int trees[STAGES_MAX];
     size_t count = 0;
     int userns = -1;
-    const char *area = NULL;
     while (more(&w)) {
         const char *verb = word(&w);
         if (!strcmp(verb, "join")) {
             write_text(word(&w), "0");
+        } else if (!strcmp(verb, "private")) {
+            private_mounts();
         } else if (!strcmp(verb, "map")) {
-            if (userns >= 0) close(userns);
             unsigned n[4];
             for (int i = 0; i < 4; i++) n[i] = (unsigned)number(&w);
+            if (userns >= 0) close(userns);
             userns = mapping(n[0], n[1], n[2], n[3]);
-        } else if (!strcmp(verb, "private")) {
-            private_mounts(0);
-        } else if (!strcmp(verb, "tree") || !strcmp(verb, "mapped")) {
-            if (count == STAGES_MAX) die_because("too many directories to stage");
-            struct stage *s = &stages[count++];
-            s->name = word(&w);
-            s->tree = clone_tree(word(&w), *verb == 'm' ? userns : -1, &s->is_dir);
+        } else if (!strcmp(verb, "take") || !strcmp(verb, "mapped")) {
+            if (count == STAGES_MAX) die_because("too many directories to show");
+            const char *path = word(&w);
+            trees[count] = take(path);
+            if (*verb == 'm') set_attributes(trees[count], 0, userns, path);
+            count++;
         } else if (!strcmp(verb, "area")) {
-            area = word(&w);
-            if (mount("tmpfs", area, "tmpfs", MS_NOSUID | MS_NODEV, "mode=0755,size=1m")) die(area);
-            for (size_t i = 0; i < count; i++) put(area, &stages[i]);
-        } else if (!strcmp(verb, "text") && area) {
+            if (mount("tmpfs", area, "tmpfs", MS_NOSUID | MS_NODEV, "mode=0755,size=4m")) die(area);
+        } else if (!strcmp(verb, "show") || !strcmp(verb, "share") || !strcmp(verb, "device")) {
+            uint64_t which = number(&w);
             const char *name = word(&w);
-            put_text(area, name, word(&w));
-        } else if ((!strcmp(verb, "hide") || !strcmp(verb, "freeze") || !strcmp(verb, "anchor")) && area) {
+            if (which >= count) die_because("a plan puts what it did not take");
+            set_attributes(trees[which],
+                           ATTR_NOSUID | (!strcmp(verb, "show") ? ATTR_RDONLY | ATTR_NODEV : !strcmp(verb, "share") ? ATTR_NODEV : 0),
+                           -1, name);
+            put(trees[which], name);
+        } else if (!strcmp(verb, "text")) {
             const char *name = word(&w);
-            cover(area, name, word(&w), verb);
+            put_text(name, word(&w));
+        } else if (!strcmp(verb, "link")) {
+            const char *name = word(&w), *target = word(&w);
+            if (symlink(target, at(name))) die(name);
+        } else if (!strcmp(verb, "dir")) {
+            make_dir(at(word(&w)));
+        } else if (!strcmp(verb, "terminals")) {
+            put_terminals(word(&w));
+        } else if (!strcmp(verb, "tmpfs")) {
+            const char *n[5];
+            for (int i = 0; i < 5; i++) n[i] = word(&w);
+            put_tmpfs(n[0], n[1], n[2], n[3], n[4]);
+        } else if (!strcmp(verb, "hide") || !strcmp(verb, "freeze") || !strcmp(verb, "anchor")) {
+            const char *name = word(&w);
+            cover(name, word(&w), verb);
+        } else if (!strcmp(verb, "seal")) {
+            struct attributes a = {.set = ATTR_RDONLY};
+            if (syscall(SYS_mount_setattr, AT_FDCWD, area, 0, &a, sizeof a)) die("seal");
         } else if (!strcmp(verb, "become")) {
             uid_t uid = (uid_t)number(&w);
-            gid_t gid = (gid_t)number(&w);
-            if (setgroups(0, NULL) || setresgid(gid, gid, gid) || setresuid(uid, uid, uid)) die("cannot leave uid 0");
-            prctl(PR_SET_DUMPABLE, 1); /* bwrap writes its own /proc/self/uid_map */
-            prctl(PR_SET_PDEATHSIG, SIGKILL); /* a change of uid clears it */
-        } else if (!strcmp(verb, "namespaces")) {
-            own_namespaces();
+            become(uid, (gid_t)number(&w));
+        } else if (!strcmp(verb, "enter")) {
+            unsigned n[4];
+            for (int i = 0; i < 4; i++) n[i] = (unsigned)number(&w);
+            enter(n[0], n[1], n[2], n[3]);
         } else if (!strcmp(verb, "exec")) {
             static char *argv[64], *none[] = {NULL};
             size_t n = 0;

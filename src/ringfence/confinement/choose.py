@@ -16,9 +16,10 @@ def confiners(*, bwrap_path: str | None = None) -> tuple[Confiner, ...]:
     """
     if sys.platform == "linux":
         from ringfence.confinement.linux.bwrap import Bubblewrap
-        from ringfence.confinement.linux.plain import Plain
+        from ringfence.confinement.linux.landlock_only import LandlockOnly
+        from ringfence.confinement.linux.unshare import Unshare
 
-        return (Bubblewrap(bwrap_path), Plain(with_namespaces=True), Plain(with_namespaces=False))
+        return (Bubblewrap(bwrap_path), Unshare(), LandlockOnly())
     if sys.platform == "darwin":
         raise InitializationFailed(
             "running behind sandbox-exec is not built yet; only its profile is",

@@ -1,0 +1,75 @@
+"""Writes the plan by which the launcher builds a box's file system from nothing (docs/box-protocol.md).
+
+Order matters: later mounts cover earlier ones, hence system, then private directories, then what is granted, parents before
+children, then covers, and last the seal that makes the root itself read-only.
+"""
+
+import os
+
+from ringfence.confinement.base import StandIn, View
+
+AREA = "/sys"
+"""Where the launcher builds the new root, in a mount namespace of its own; the helper knows the same name."""
+_DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
+_DEVICE_LINKS = (("fd", "/proc/self/fd"), ("stdin", "fd/0"), ("stdout", "fd/1"), ("stderr", "fd/2"), ("ptmx", "pts/ptmx"))
+
+
+class Plan:
+    """Collects what is taken from the host, and the steps that put it into the new root."""
+
+    def __init__(self, stand_in: StandIn | None) -> None:
+        self._stand_in = stand_in
+        self._owners = {} if stand_in is None else {path: (uid, gid) for path, uid, gid in stand_in.owners}
+        self._taken: list[str] = []
+        self._count = 0
+        self._steps: list[str] = []
+
+    def put(self, verb: str, source: str, name: str) -> None:
+        """Show (read-only), share (writable) or put as a device what lies at `source`."""
+        if verb == "share" and self._stand_in is not None:
+            ids = (*self._owners[source], self._stand_in.uid, self._stand_in.gid)
+            self._taken += ["map", *map(str, ids), "mapped", source]
+        else:
+            self._taken += ["take", source]
+        self._steps += [verb, str(self._count), name]
+        self._count += 1
+
+    def step(self, *words: str) -> None:
+        self._steps += words
+
+    def words(self) -> tuple[str, ...]:
+        return ("private", *self._taken, "area", *self._steps)
+
+
+def build(view: View, stand_in: StandIn | None) -> Plan:
+    """The plan for a view, up to and without the seal."""
+    plan = Plan(stand_in)
+    uid, gid = (os.getuid(), os.getgid()) if stand_in is None else (stand_in.uid, stand_in.gid)
+    for path in view.system:
+        plan.put("show", path, path)
+    for where, target in view.links:
+        plan.step("link", where, target)
+    for name in _DEVICES:
+        plan.put("device", f"/dev/{name}", f"/dev/{name}")
+    for name, target in _DEVICE_LINKS:
+        plan.step("link", f"/dev/{name}", target)
+    plan.step("terminals", "/dev/pts")
+    size, ids = str(view.tmp_bytes), (str(uid), str(gid))
+    plan.step("tmpfs", "/dev/shm", size, "1777", *ids)
+    plan.step("tmpfs", "/tmp", size, "1777", *ids)
+    if view.home not in view.readable:
+        plan.step("tmpfs", view.home, size, "0755", *ids)
+    plan.step("dir", "/proc")
+    plan.step("dir", "/run")
+    for name, source in view.etc:
+        plan.put("show", source, f"/etc/{name}")
+    for name, text in view.texts:
+        plan.step("text", f"/etc/{name}", text)
+    granted = [("show", path) for path in view.readable] + [("share", path) for path in view.writable]
+    for verb, path in sorted(granted, key=lambda entry: (entry[1].count("/"), entry[1])):
+        plan.put(verb, path, path)
+    for cover in view.covers:
+        plan.step(cover.how.value, cover.root, cover.below)
+    for path in view.hidden:
+        plan.step("hide", os.path.dirname(path), os.path.basename(path))
+    return plan
