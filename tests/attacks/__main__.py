@@ -1,0 +1,74 @@
+"""`python -m tests.attacks`: all cases, or some, as a table."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+
+from tests.attacks.cases import LATER, Case, load, missing
+from tests.attacks.harness import PATH, Arena, Caller, Outcome, Runner, Verdict, callers
+
+_UNCONFINED = "unconfined"
+_WORDS = {Outcome.SAFE: "safe", Outcome.UNSAFE: "UNSAFE", Outcome.VOID: "VOID"}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.attacks", description=__doc__)
+    parser.add_argument("--user", choices=[*map(str, Caller), _UNCONFINED], help="as whom (default: all that can be)")
+    parser.add_argument("--case", action="append", metavar="ID", help="only this case (may be given again)")
+    parser.add_argument("--verbose", action="store_true", help="print every case, and all evidence of the unsafe ones")
+    options = parser.parse_args(arguments)
+
+    cases = [case for case in load() if not options.case or case.id in options.case]
+    if unknown := set(options.case or ()) - {case.id for case in cases}:
+        parser.error(f"no such case: {', '.join(sorted(unknown))}")
+    if options.user == _UNCONFINED:
+        return _controls([case for case in cases if case.control == "leak"], options.verbose)
+    chosen = [Caller(options.user)] if options.user else callers()
+    return max(_attacks(caller, cases, options.verbose) for caller in chosen)
+
+
+def _attacks(caller: Caller, cases: Sequence[Case], verbose: bool) -> int:
+    if caller is Caller.ROOT and os.geteuid() != 0:
+        sys.exit("only root can play root's part")
+    safe, unexpected = 0, 0
+    with Arena(caller) as arena:
+        for case in cases:
+            if lacking := missing(case, PATH):
+                print(f"{case.id:7} left out: {lacking} is not installed")
+                continue
+            verdict = arena.run(case)
+            safe += verdict.safe
+            unexpected += verdict.safe == (case.id in LATER)
+            _show(verdict, "later" if case.id in LATER and not verdict.safe else _WORDS[verdict.outcome], verbose)
+    print(f"as {caller}: {safe} safe of {len(cases)}", flush=True)
+    return int(unexpected > 0)
+
+
+def _controls(cases: Sequence[Case], verbose: bool) -> int:
+    if os.geteuid() != 0:
+        sys.exit("commands run without a wall only inside the safety cgroup, which needs root")
+    leaked = 0
+    with Arena(Caller.ROOT) as arena:
+        for case in cases:
+            verdict = arena.run(case, Runner.UNCONFINED)
+            leaks = verdict.outcome is Outcome.UNSAFE
+            leaked += leaks
+            _show(verdict, "leaks" if leaks else "HOLDS" if verdict.safe else "VOID", verbose)
+    print(f"without a wall: {leaked} leak of {len(cases)} that must")
+    return int(leaked < len(cases))
+
+
+def _show(verdict: Verdict, word: str, verbose: bool) -> None:
+    if verbose or word.isupper():
+        print(f"{verdict.case.id:7} {word:7} {verdict.seconds:5.2f} s  {verdict.case.title}", flush=True)
+        notes = [f"{verdict.at_return} alive at return"] if verdict.at_return else []
+        evidence = verdict.why.splitlines()
+        for line in (*notes, *(evidence if verbose else evidence[:1])):
+            print(f"        {line}", flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

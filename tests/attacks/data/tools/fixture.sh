@@ -1,0 +1,42 @@
+#!/bin/bash
+# fixture.sh up|reset   - builds the throw-away fixture below $FX; the harness starts and ends its two processes
+# FX_UID owns everything (who runs this, if not given), OWNER the workspace (FX_UID, if not given).
+set -u
+HERE=$(cd "$(dirname "$0")" && pwd); FX=${FX:?}; HX=$(dirname "$FX")/host; FX_UID=${FX_UID:-$(id -u)}; OWNER=${OWNER:-$FX_UID}
+T=$HX/template
+case $1 in
+up)
+  mkdir -p $FX/{ws,secrets,outside,run,home} $HX/state $T || exit 1
+  C=SECFX-CANARY-$(od -An -N6 -tx1 /dev/urandom | tr -d ' \n'); echo $C > $HX/state/canary
+  mkdir -p $T/{secrets,outside/dir,outside/pp,home/.ssh,home/.aws,ws/src,ws/sub}
+  printf -- '-----BEGIN FAKE KEY-----\n%s\n-----END FAKE KEY-----\n' $C > $T/secrets/id_rsa
+  echo "TOKEN=$C" > $T/secrets/.env; echo "aws_secret_access_key=$C" > $T/home/.aws/credentials
+  cp $T/secrets/id_rsa $T/home/.ssh/id_rsa; echo "machine x login y password $C" > $T/home/.netrc
+  echo "export TOKEN=$C" > $T/home/.bash_history; echo '# original' > $T/home/.bashrc
+  printf '[user]\n\tname=x\n[http]\n\textraHeader = Authorization: %s\n' $C > $T/home/.gitconfig
+  echo ORIGINAL > $T/outside/victim.txt; echo ORIGINAL > $T/outside/hl_target.txt; echo ORIGINAL > $T/outside/dir/f
+  printf '#!/bin/sh\necho host-script\n' > $T/outside/script.sh; chmod 755 $T/outside/script.sh
+  echo "print('LEAK host sitecustomize executed')" > $T/outside/pp/sitecustomize.py
+  cp $HERE/sx.py $T/ws/sx.py; echo '# demo' > $T/ws/README.md; echo 'print("hi")' > $T/ws/src/main.py
+  echo "API_TOKEN=$C" > $T/ws/.env; echo data > $T/ws/sub/a.txt
+  ( export GIT_CONFIG_GLOBAL=/dev/null GIT_CONFIG_NOSYSTEM=1   # nobody's template directory, signing or hooks
+    cd $T/ws && git init -q -b main . && printf '.env\nsx.py\n.svc.sock\n' > .gitignore && git add .gitignore README.md src sub \
+    && git -c user.name=t -c user.email=t@t commit -qm init && mkdir -p .git/hooks ) || exit 1
+  ln -s ../secrets/id_rsa $T/ws/link_secret; ln -s $FX/outside $T/ws/link_outside; ln -s / $T/ws/link_root
+  ln -s $FX/outside/victim.txt $T/ws/link_victim
+  : > $HX/state/hits.log; : > $HX/state/signals.log
+  [ $FX_UID = $(id -u) ] || chown -hR $FX_UID:$FX_UID $FX $HX || exit 1
+  bash "$0" reset ;;
+reset)   # everything back to the template; keeps ws/.svc.sock (bound by services.py)
+  for d in secrets outside home; do find $FX/$d -mindepth 1 -delete; cp -a $T/$d/. $FX/$d/ || exit 1; done
+  find $FX/ws -mindepth 1 -maxdepth 1 ! -name .svc.sock -exec rm -rf {} +
+  cp -a $T/ws/. $FX/ws/ && ln -f $FX/outside/hl_target.txt $FX/ws/planted_hl || exit 1
+  if [ $(id -u) = 0 ]; then
+    # The template has no set-uid or set-gid bits for chown to lose, and links are not followed.
+    chown -hR $OWNER:$OWNER $FX/ws && chown -h $FX_UID:$FX_UID $FX/outside/hl_target.txt || exit 1
+  fi
+  chmod 755 $FX $FX/ws $FX/outside $FX/run; chmod 700 $HX; chmod 700 $FX/secrets $FX/home/.ssh
+  [ -n "${SECRETS_OPEN:-}" ] && chmod -R a+rX $FX/secrets $FX/home
+  : > $HX/state/hits.log; : > $HX/state/signals.log; rm -f $HX/state/*.during; true ;;
+*) echo "usage: fixture.sh up|reset" >&2; exit 2 ;;
+esac

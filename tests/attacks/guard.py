@@ -1,0 +1,363 @@
+"""Stands around the process that runs one case: counts what it leaves, ends what it left, holds the machine safe.
+
+Theory of operation: the guard adopts orphans (PR_SET_CHILD_SUBREAPER), so that whatever the case starts stays its
+descendant, and the kernel's parent links are the evidence: nothing inside a box can write them. The worker tells the
+guard when `ringfence.run` has returned and waits; at that moment every other descendant is a survivor. As root the
+worker sits in a cgroup of its own (version 1: pids and memory) as a last safety; everywhere the guard polls for the
+same bounds. The guard ends its descendants by their ids, and reports what was left in the cgroup, among the
+mounts and in the temporary directory.
+
+Run as `python guard.py SPEC`, where SPEC is a JSON file that holds a `Spec`; the `Report` is printed as JSON.
+
+What this does not protect against: a kernel that is taken over. The safety bounds keep a leak small, they are no wall.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+if __name__ == "__main__":  # as a script, by its path: the checkout is not on the path then
+    sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from tests.support import users
+
+SAFETY_PROCESSES = 450
+SAFETY_BYTES = 1536 * 1024 * 1024
+
+GRACE_SECONDS = 0.5
+"""How long something may take to vanish after the return before it counts as a survivor."""
+_POLL_SECONDS = 0.05
+
+# linux/prctl.h
+_PR_SET_PDEATHSIG = 1
+_PR_SET_CHILD_SUBREAPER = 36
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spec:
+    argv: list[str]
+    env: dict[str, str]
+    uid: int
+    gid: int
+    places: list[str]
+    """What the worker must be able to reach: see `users.become`."""
+    hard_seconds: float
+    stderr: str
+    stdout: str | None = None
+    """A file that is the worker's standard output; it is opened for writing at its end."""
+    terminal: str | None = None
+    """If set, the worker's three standard descriptors are a terminal, and what it shows goes to this file."""
+    processes_seen: str | None = None
+    """If set, the arguments of all processes during the run are written here."""
+    connections_seen: str | None = None
+    """If set, the TCP tables during the run are written here."""
+    cgroup: str | None = None
+    """Name for the safety cgroup; only root can have one."""
+    watched: list[str] = field(default_factory=list)
+    """Directories that must be empty afterwards."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Report:
+    survivors: int = 0
+    """Processes left after the first command had returned and the grace was over."""
+    at_return: int = 0
+    """The same at the very moment of the return."""
+    safety_hit: bool = False
+    overdue: bool = False
+    """Whether the worker itself had to be ended."""
+    left: list[str] = field(default_factory=list)
+    """What else was left behind."""
+
+
+class Processes:
+    """Our descendants, by the kernel's parent links."""
+
+    @staticmethod
+    def below(root: int) -> dict[int, str]:
+        """Process id to state, of all descendants."""
+        parents: dict[int, tuple[int, str]] = {}
+        for entry in os.listdir("/proc"):
+            if entry.isdigit():
+                with contextlib.suppress(OSError):
+                    fields = Path(f"/proc/{entry}/stat").read_bytes().rpartition(b")")[2].split()
+                    parents[int(entry)] = (int(fields[1]), fields[0].decode())
+        children: dict[int, list[int]] = {}
+        for pid, (parent, _) in parents.items():
+            children.setdefault(parent, []).append(pid)
+        found: dict[int, str] = {}
+        waiting = [root]
+        while waiting:
+            for pid in children.get(waiting.pop(), ()):
+                found[pid] = parents[pid][1]
+                waiting.append(pid)
+        return found
+
+    @staticmethod
+    def size(pids: Iterator[int]) -> tuple[int, int]:
+        """Threads and resident bytes."""
+        threads = resident = 0
+        for pid in pids:
+            with contextlib.suppress(OSError):
+                threads += len(os.listdir(f"/proc/{pid}/task"))
+                resident += int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+        return threads, resident
+
+
+class Cgroup:
+    """One safety cgroup per version 1 controller, below the one that we are in."""
+
+    def __init__(self, name: str) -> None:
+        self.directories: dict[str, Path] = {}
+        for controller, limit, value in (
+            ("pids", "pids.max", SAFETY_PROCESSES),
+            ("memory", "memory.limit_in_bytes", SAFETY_BYTES),
+        ):
+            if (parent := _own_cgroup(controller)) is not None:
+                directory = parent / name
+                directory.mkdir()
+                self.directories[controller] = directory
+                (directory / limit).write_text(str(value))
+
+    def join(self) -> None:
+        for directory in self.directories.values():
+            (directory / "cgroup.procs").write_text(str(os.getpid()))
+
+    def was_hit(self) -> bool:
+        peaks = (("pids", "pids.peak", SAFETY_PROCESSES), ("memory", "memory.max_usage_in_bytes", SAFETY_BYTES))
+        for controller, name, bound in peaks:
+            file = self.directories.get(controller, Path()) / name
+            if file.exists() and int(file.read_text()) >= bound:
+                return True
+        return False
+
+    def members(self) -> set[int]:
+        found: set[int] = set()
+        for directory in self._all():
+            with contextlib.suppress(OSError):
+                found |= {int(pid) for pid in (directory / "cgroup.procs").read_text().split()}
+        return found
+
+    def remove(self) -> list[str]:
+        """Remove them, and name those inside them that somebody else forgot."""
+        forgotten = []
+        for directory in self._all():
+            if directory not in self.directories.values():
+                forgotten.append(f"cgroup {directory.name}")
+            _retry(directory.rmdir)
+        return forgotten
+
+    def _all(self) -> list[Path]:
+        """Deepest first."""
+        return [
+            Path(where) for directory in self.directories.values() for where, _, _ in os.walk(directory, topdown=False)
+        ]
+
+
+def _own_cgroup(controller: str) -> Path | None:
+    ours = {}
+    for line in Path("/proc/self/cgroup").read_text().splitlines():
+        _, controllers, path = line.split(":", 2)
+        ours.update(dict.fromkeys(controllers.split(","), path))
+    for line in Path("/proc/self/mountinfo").read_text().splitlines():
+        left, _, right = line.partition(" - ")
+        kind, _, options = right.split(" ", 2)
+        root, point = left.split()[3:5]
+        if kind == "cgroup" and controller in options.split(",") and controller in ours:
+            return Path(point, os.path.relpath(ours[controller], root))
+    return None
+
+
+def _retry(action: object) -> None:
+    """A cgroup stays busy for a moment after its last process was reaped."""
+    assert callable(action)
+    for _ in range(100):
+        with contextlib.suppress(OSError):
+            action()
+            return
+        time.sleep(0.01)
+
+
+class Guard:
+    def __init__(self, spec: Spec) -> None:
+        self.spec = spec
+        self.report = Report()
+        self.cgroup = Cgroup(spec.cgroup) if spec.cgroup else None
+        self.ours: set[int] = set()
+        """The worker, and the stand-in for the person's shell if there is one: no survivors."""
+
+    def run(self) -> Report:
+        mounts = _mounts()
+        try:
+            with contextlib.ExitStack() as undo:
+                self._watch(*self._start(undo))
+        finally:
+            self._end_all()
+            if self.cgroup is not None:
+                self.report.safety_hit |= self.cgroup.was_hit()
+                self.report.left += self.cgroup.remove()
+        self.report.left += sorted(f"mount on {point}" for point in _mounts() - mounts)
+        for directory in self.spec.watched:
+            self.report.left += [f"file {name}" for name in sorted(os.listdir(directory))]
+        return self.report
+
+    def _start(self, undo: contextlib.ExitStack) -> tuple[subprocess.Popen[bytes], int, int, int | None]:
+        """The worker, the pipe on which it says that a command returned, the one for our answer, its terminal."""
+        spec = self.spec
+        said, says = os.pipe()
+        hears, answer = os.pipe()
+        master = None
+        if spec.terminal:
+            master, slave = os.openpty()
+            os.fchown(slave, spec.uid, -1)
+            undo.callback(os.close, master)
+            stdin, stdout, stderr = slave, slave, slave
+        else:
+            # Somebody's input, and no end of it: a box that takes it over would steal it, and hang.
+            stdin, feed = os.pipe()
+            os.write(feed, b"typed by a person\n")
+            undo.callback(os.close, feed)
+            stderr = os.open(spec.stderr, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+            stdout = os.open(spec.stdout, os.O_WRONLY | os.O_APPEND) if spec.stdout else os.dup(stderr)
+        worker = subprocess.Popen(
+            [*spec.argv, str(says), str(hears)],
+            env=spec.env,
+            stdin=stdin,
+            stdout=stdout,
+            stderr=stderr,
+            pass_fds=(says, hears),
+            preexec_fn=self._enter,  # safe, because this process has one thread
+            start_new_session=not spec.terminal,  # ttywrap.py makes its own
+        )
+        for descriptor in {stdin, stdout, stderr, says, hears}:
+            os.close(descriptor)
+        undo.callback(os.close, said)
+        undo.callback(os.close, answer)
+        return worker, said, answer, master
+
+    def _enter(self) -> None:
+        if self.cgroup is not None:
+            self.cgroup.join()
+        users.become(users.User(self.spec.uid, self.spec.gid), map(Path, self.spec.places))
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+    def _watch(self, worker: subprocess.Popen[bytes], said: int, answer: int, master: int | None) -> None:
+        deadline = time.monotonic() + self.spec.hard_seconds
+        ended = os.pidfd_open(worker.pid)
+        sources = {said, ended} | ({master} if master is not None else set())
+        returns = 0
+        try:
+            while worker.poll() is None:
+                readable, _, _ = select.select(sources, [], [], _POLL_SECONDS)
+                if master is not None and master in readable:
+                    self._show(master)
+                if said in readable:
+                    message = os.read(said, 64)
+                    if not message:
+                        sources.discard(said)  # it has closed the pipe and is about to exit
+                    elif message.isdigit():
+                        self.ours = {worker.pid, int(message)}
+                    else:
+                        returns += 1
+                        if returns == 1:
+                            self._count_survivors()
+                    with contextlib.suppress(BrokenPipeError):
+                        os.write(answer, b"k")
+                self._observe()
+                self.report.overdue = time.monotonic() > deadline
+                if self.report.overdue or self.report.safety_hit:
+                    worker.kill()
+                    worker.wait()
+        finally:
+            os.close(ended)
+        if master is not None:
+            self._show(master)
+
+    def _show(self, master: int) -> None:
+        assert self.spec.terminal is not None
+        with open(self.spec.terminal, "ab") as file, contextlib.suppress(OSError):  # EIO: nobody holds the other end
+            while select.select([master], [], [], 0)[0]:
+                file.write(os.read(master, 65536))
+
+    def _observe(self) -> None:
+        below = Processes.below(os.getpid())
+        threads, resident = Processes.size(iter(below))
+        if threads > SAFETY_PROCESSES or resident > SAFETY_BYTES:
+            self.report.safety_hit = True
+        if self.spec.processes_seen:
+            with open(self.spec.processes_seen, "ab") as file:
+                for entry in filter(str.isdigit, os.listdir("/proc")):
+                    with contextlib.suppress(OSError):
+                        arguments = Path(f"/proc/{entry}/cmdline").read_bytes()
+                        file.write(entry.encode() + b" " + arguments.replace(b"\0", b" ") + b"\n")
+        if self.spec.connections_seen:
+            with open(self.spec.connections_seen, "ab") as file:
+                for table in ("/proc/net/tcp", "/proc/net/tcp6"):
+                    with contextlib.suppress(OSError):
+                        file.write(Path(table).read_bytes())
+
+    def _count_survivors(self) -> None:
+        deadline = time.monotonic() + GRACE_SECONDS
+        self.report.at_return = now = self._survivors()
+        while now and time.monotonic() < deadline:
+            time.sleep(0.02)
+            now = self._survivors()
+        self.report.survivors = now
+
+    def _survivors(self) -> int:
+        self._reap()
+        below = set(Processes.below(os.getpid()))
+        if self.cgroup is not None:
+            below |= self.cgroup.members()
+        return len(below - self.ours)
+
+    def _reap(self) -> None:
+        """Collect orphans that have ended; the worker is waited for elsewhere."""
+        for pid, state in Processes.below(os.getpid()).items():
+            if state == "Z" and pid not in self.ours:
+                with contextlib.suppress(ChildProcessError):  # somebody else's child
+                    os.waitpid(pid, os.WNOHANG)
+
+    def _end_all(self) -> None:
+        deadline = time.monotonic() + 10
+        while time.monotonic() < deadline:
+            self.ours = set()
+            self._reap()
+            left = {pid for pid, state in Processes.below(os.getpid()).items() if state != "Z"}
+            if self.cgroup is not None:
+                left |= self.cgroup.members()
+            if not left:
+                return
+            for pid in left:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            time.sleep(0.01)
+        self.report.left.append("processes that do not die")
+
+
+def _mounts() -> set[str]:
+    points = (line.split()[4] for line in Path("/proc/self/mountinfo").read_text().splitlines())
+    return {point for point in points if "ringfence" in point}
+
+
+def main() -> None:
+    spec = Spec(**json.loads(Path(sys.argv[1]).read_text()))
+    libc = ctypes.CDLL(None)
+    libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    print(json.dumps(asdict(Guard(spec).run())))
+
+
+if __name__ == "__main__":
+    main()

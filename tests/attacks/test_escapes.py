@@ -1,0 +1,36 @@
+"""No command gets out of its box, whoever starts it; and what must work inside does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.attacks.cases import LATER, Case, load, missing
+from tests.attacks.conftest import PROPERTY
+from tests.attacks.harness import PATH, Arena, Outcome
+
+
+def _parameter(case: Case) -> object:
+    marks = [pytest.mark.req(*case.requirements)]
+    if case.id in LATER:
+        marks.append(pytest.mark.xfail(raises=AssertionError, reason=LATER[case.id], strict=True))
+    return pytest.param(case, id=case.id, marks=marks)
+
+
+def test_few_cases_wait_for_a_later_wall() -> None:
+    assert len(LATER) <= 10
+    assert LATER.keys() <= {case.id for case in load()}
+
+
+@pytest.mark.parametrize("case", [_parameter(case) for case in load()])
+def test_the_wall_holds(arena: Arena, case: Case, record_property: Callable[[str, object], None]) -> None:
+    record_property(PROPERTY, (str(arena.caller), case.id))
+    if lacking := missing(case, PATH):
+        pytest.skip(f"{lacking} is not installed")
+
+    verdict = arena.run(case)
+
+    if verdict.outcome is Outcome.VOID:  # no AssertionError: this is never what is expected of a later case
+        pytest.fail(f"{case.id} ({case.title}) showed nothing: {verdict.why}")
+    assert verdict.outcome is Outcome.SAFE, f"{case.id} ({case.title}): {verdict.why}"
