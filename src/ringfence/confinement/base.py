@@ -1,5 +1,6 @@
 """The port of a confiner, and the values that it takes and gives."""
 
+import os
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
@@ -103,6 +104,25 @@ class Probe:
     @property
     def usable(self) -> bool:
         return not self.missing
+
+
+@dataclass(slots=True)
+class Prepared:
+    """A view that is ready to be built: its placeholders exist. Close it when the launcher has their descriptors."""
+
+    view: View
+    path: str
+    """The PATH that works in it."""
+    placeholders: list[tuple[int, str, str]]
+    """(descriptor that holds the lock, root, name below it)"""
+    sweeps: tuple[tuple[str, str], ...] = ()
+    """(root, name below it): what must not be there afterwards"""
+    notes: tuple[str, ...] = ()
+
+    def close(self) -> None:
+        for descriptor, _, _ in self.placeholders:
+            os.close(descriptor)
+        self.placeholders.clear()
 
 
 class Confiner(Protocol):

@@ -3,8 +3,9 @@
 import sys
 from collections.abc import Iterable
 
-from ringfence.confinement.base import Confiner
+from ringfence.confinement.base import Confiner, Prepared
 from ringfence.errors import InitializationFailed
+from ringfence.values.grant import Grant
 from ringfence.values.guarantee import Guarantee
 
 
@@ -28,6 +29,13 @@ def confiners(*, bwrap_path: str | None = None) -> tuple[Confiner, ...]:
     raise InitializationFailed(
         f"there is no wall for the platform {sys.platform!r}", hint="Ringfence runs on Linux; use a Linux virtual machine"
     )
+
+
+def build_view(grant: Grant, *, home: str, host_path: str, uid: int, gid: int) -> Prepared:
+    """What a box with this grant sees; see the platform's own `build_view`."""
+    from ringfence.confinement.linux.view import build_view as build
+
+    return build(grant, home=home, host_path=host_path, uid=uid, gid=gid)
 
 
 def choose(adapters: Iterable[Confiner], requires: frozenset[Guarantee], *, only: str | None = None) -> Confiner:

@@ -40,10 +40,10 @@ def parse_mounts(mountinfo: str, membership: str) -> tuple[tuple[Mounted, ...], 
         if kind == "cgroup2" and frozenset() in groups:
             second = Mounted(frozenset(), top / _relative(groups[frozenset()], root), top)
         elif kind == "cgroup":
-            controllers_here = frozenset(options.rsplit(" ", 1)[-1].split(","))
-            for controllers, path in groups.items():
-                if controllers and controllers <= controllers_here:
-                    first.append(Mounted(controllers, top / _relative(path, root), top))
+            mounted = frozenset(options.rsplit(" ", 1)[-1].split(","))
+            for names, path in groups.items():
+                if names and names <= mounted:
+                    first.append(Mounted(names, top / _relative(path, root), top))
     return tuple(first), second
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from ringfence.errors import InvalidConfig, PathAccessDenied
 from ringfence.policy.config import SandboxConfig, expand
 from ringfence.policy.defaults import PROTECTED
-from ringfence.policy.globs import PathRules, escape
+from ringfence.policy.globs import PathRules, compiled, escape
 from ringfence.values.grant import Grant
 from ringfence.values.guarantee import Guarantee
 from ringfence.values.limits import Limits
@@ -68,7 +68,7 @@ def make_grant(wish: Wish, config: SandboxConfig, caller: Caller, env: Mapping[s
         PathAccessDenied: a directory that cannot be granted.
     """
     denied = _denied_rows((*config.blacklist, *wish.deny), caller)
-    rules = PathRules(denied)
+    rules = compiled(denied)
     workspace = _workspace(wish.workspace if wish.workspace is not None else Path.cwd(), caller, rules)
     notes: list[str] = []
     writable = [_directory(path, caller, rules) for path in wish.write]
@@ -97,7 +97,7 @@ def _denied_rows(rows: Iterable[str], caller: Caller) -> tuple[str, ...]:
     """The blacklist, expanded; a row that names a link also hides what the link leads to. Our own state is always in it."""
     expanded = [expand(row, caller.environ, caller.home, glob=True) for row in rows]
     expanded.append(escape(os.path.realpath(caller.state)))
-    real = [escape(os.path.realpath(path)) for path in PathRules(expanded).literals if os.path.realpath(path) != path]
+    real = [escape(os.path.realpath(path)) for path in compiled(tuple(expanded)).literals if os.path.realpath(path) != path]
     return tuple(dict.fromkeys((*expanded, *real)))
 
 

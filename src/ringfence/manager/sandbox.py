@@ -13,7 +13,7 @@ from ringfence.errors import RingfenceError
 from ringfence.manager.assemble import Assembly, assemble
 from ringfence.manager.granting import REQUIRED, Wish
 from ringfence.manager.pipeline import Pipeline, check_form
-from ringfence.policy.globs import PathRules
+from ringfence.policy.globs import compiled
 from ringfence.values.guarantee import Guarantee, Wall
 from ringfence.values.limits import Limits
 from ringfence.values.outcome import Result, Usage
@@ -78,7 +78,7 @@ class Sandbox:
         )
         self._assembly: Assembly = assemble(wish, config_path=config)
         self._grant = self._assembly.grant
-        self._rules = PathRules(self._grant.denied)
+        self._rules = compiled(self._grant.denied)
         self._pipeline = Pipeline(self._grant, self._assembly.journal, self._acquire)
         self._box: Box | None = None
         self._opening = asyncio.Lock()

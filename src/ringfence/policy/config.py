@@ -305,7 +305,7 @@ class _Document:
         for key, entry in section.items():
             name, unit = _LIMITS[key]
             try:
-                limits = limits.tightened(**{name: self._quantity(entry, unit)})
+                limits = limits.changed(**{name: self._quantity(entry, unit)})
             except InvalidConfig as fault:
                 self._nonsense(entry, fault.message, fault.hint)
         return limits

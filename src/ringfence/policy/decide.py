@@ -4,7 +4,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from ringfence.policy.globs import PathRules
+from ringfence.policy.globs import compiled
 from ringfence.values.grant import Grant
 from ringfence.values.request import Request
 from ringfence.values.verdict import Decision, Reason, Verdict
@@ -22,7 +22,7 @@ class Place:
 def decide(request: Request, grant: Grant, place: Place) -> Decision:
     """All votes on a request; the strictest one counts."""
     reasons = [_ALLOWED]
-    rules = PathRules(grant.denied)
+    rules = compiled(grant.denied)
     cwd = os.fspath(place.cwd)
     if not any(_is_below(place.cwd, root) for root in (*grant.writable_roots, *grant.readable)):
         reasons.append(

@@ -23,6 +23,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import Enum
+from functools import lru_cache
 from typing import Final, Self
 
 from ringfence.errors import Internal, InvalidConfig
@@ -160,6 +161,12 @@ class PathRules:
 
     def __repr__(self) -> str:
         return f"PathRules({list(self.rows)!r})"
+
+
+@lru_cache(maxsize=32)
+def compiled(rows: tuple[str, ...]) -> PathRules:
+    """The rules for these rows; compiling takes longer than running a command, and most commands share their rows."""
+    return PathRules(rows)
 
 
 def _tokens(part: str, row: str) -> Iterator[Token]:

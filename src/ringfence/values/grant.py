@@ -1,6 +1,6 @@
 """What a box may see, touch and use: the one thing that enforcement obeys."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from ringfence.values.guarantee import Guarantee
@@ -25,7 +25,7 @@ class Grant:
     """Whether the rest of the host is readable."""
     env: tuple[tuple[str, str], ...] = ()
     """Variables of the box."""
-    limits: Limits = Limits()
+    limits: Limits = field(default_factory=Limits)
     requires: frozenset[Guarantee] = frozenset()
     """What the wall has to guarantee; a wall that lacks one of them is not used."""
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, fields, replace
 from enum import StrEnum
-from typing import Self
+from typing import Any, Self
 
 from ringfence.errors import InvalidConfig
 
@@ -58,6 +58,7 @@ class Limits:
                     hint="leave a limit out to get its default; no limit can be switched off",
                 )
 
-    def tightened(self, **changes: float | None) -> Self:
+    def changed(self, **changes: float | None) -> Self:
         """A copy with the given limits set; None leaves a limit as it is."""
-        return replace(self, **{name: value for name, value in changes.items() if value is not None})
+        given: dict[str, Any] = {name: value for name, value in changes.items() if value is not None}
+        return replace(self, **given)

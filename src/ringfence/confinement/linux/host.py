@@ -17,7 +17,6 @@ SYSTEM: tuple[str, ...] = (
 
 ETC: tuple[str, ...] = (
     "alternatives",  # Debian's choice of a program for a name; /usr/bin links into it
-    "bash_completion.d",
     "crypto-policies",  # Fedora's TLS settings, which OpenSSL and GnuTLS include
     "debian_version",
     "fonts",  # fontconfig: without it a plot has no text
@@ -54,6 +53,9 @@ ETC: tuple[str, ...] = (
 )
 
 
+_COPY_MAX = 16 * 1024
+
+
 @cache
 def system_view() -> tuple[tuple[str, ...], tuple[tuple[str, str], ...]]:
     """Directories to bind and links to make for the system part: (directories, (link, target))."""
@@ -68,14 +70,32 @@ def system_view() -> tuple[tuple[str, ...], tuple[tuple[str, str], ...]]:
 
 
 @cache
-def etc_view() -> tuple[tuple[str, str], ...]:
-    """What exists of the allow-list: (name, source), the source resolved, so that a link leads to its file."""
-    found: list[tuple[str, str]] = []
+def etc_view() -> tuple[tuple[tuple[str, str], ...], tuple[tuple[str, str], ...]]:
+    """What exists of the allow-list: (name, source) to mount, and (name, content) of small text files to copy.
+
+    A copy costs less than a mount. Sources are resolved, so that a link leads to its file.
+    """
+    mounted: list[tuple[str, str]] = []
+    copied: list[tuple[str, str]] = []
     for name in ETC:
         source = os.path.realpath(f"/etc/{name}")
-        if os.path.exists(source):
-            found.append((name, source))
-    return tuple(found)
+        text = _small_text(source)
+        if text is not None:
+            copied.append((name, text))
+        elif os.path.exists(source):
+            mounted.append((name, source))
+    return tuple(mounted), tuple(copied)
+
+
+def _small_text(path: str) -> str | None:
+    try:
+        if not os.path.isfile(path) or os.path.getsize(path) > _COPY_MAX:
+            return None
+        with open(path, encoding="utf-8") as file:
+            text = file.read()
+    except (OSError, ValueError):
+        return None
+    return text if "\0" not in text else None
 
 
 def synthetic_etc(uid: int, gid: int, home: str) -> tuple[tuple[str, str], ...]:

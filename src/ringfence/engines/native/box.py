@@ -301,9 +301,14 @@ async def _wait_for_exit(process: subprocess.Popen[bytes]) -> None:
     gone: asyncio.Future[None] = loop.create_future()
     descriptor = os.pidfd_open(process.pid)
     try:
-        loop.add_reader(descriptor, lambda: gone.done() or gone.set_result(None))
+        loop.add_reader(descriptor, _wake, gone)
         await gone
     finally:
         loop.remove_reader(descriptor)
         os.close(descriptor)
     process.wait()
+
+
+def _wake(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)

@@ -4,9 +4,8 @@ import asyncio
 import os
 from collections.abc import Mapping
 
-from ringfence.confinement.base import Confiner
-from ringfence.confinement.choose import choose
-from ringfence.confinement.view import Prepared, build_view
+from ringfence.confinement.base import Confiner, Prepared
+from ringfence.confinement.choose import build_view, choose
 from ringfence.engines.native.box import NativeBox
 from ringfence.engines.native.identity import INSIDE, stand_in
 from ringfence.engines.native.starting import Started, helper, start

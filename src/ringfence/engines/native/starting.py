@@ -8,8 +8,7 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from functools import cache
 
-from ringfence.confinement.base import Confiner, Descriptors, Launch, StandIn
-from ringfence.confinement.view import Prepared
+from ringfence.confinement.base import Confiner, Descriptors, Launch, Prepared, StandIn
 from ringfence.errors import InitializationFailed
 from ringfence.limits import rlimits
 from ringfence.limits.base import Holder
@@ -84,7 +83,7 @@ def start(confiner: Confiner, prepared: Prepared, holder: Holder, limits: Limits
         _fill(seccomp, launch.seccomp)
         _fill(plan, _words(_plan(launch, prepared, holder, lifeline_end)))
         passed = [theirs.fileno(), program, options, seccomp, plan, lifeline_end]
-        passed += [descriptor for descriptor, _, _ in prepared.masks.placeholders]
+        passed += [descriptor for descriptor, _, _ in prepared.placeholders]
         try:
             launcher = subprocess.Popen(
                 [helper(), "launch", str(plan), str(os.getpid())],
@@ -113,9 +112,9 @@ def start(confiner: Confiner, prepared: Prepared, holder: Holder, limits: Limits
 def _plan(launch: Launch, prepared: Prepared, holder: Holder, lifeline: int) -> Iterable[str]:
     """The guardian's duties, then the way into the wall."""
     yield from ("lifeline", str(lifeline))
-    for descriptor, root, below in prepared.masks.placeholders:
+    for descriptor, root, below in prepared.placeholders:
         yield from ("placeholder", str(descriptor), root, below)
-    for root, below in prepared.masks.sweeps:
+    for root, below in prepared.sweeps:
         yield from ("sweep", root, below)
     for group in holder.leftovers:
         yield from ("cgroup", group)

@@ -128,8 +128,13 @@ async def _write(descriptor: int, data: bytes) -> None:
             view = view[os.write(descriptor, view) :]
             continue
         writable = loop.create_future()
-        loop.add_writer(descriptor, lambda: writable.done() or writable.set_result(None))
+        loop.add_writer(descriptor, _settle, writable)
         try:
             await writable
         finally:
             loop.remove_writer(descriptor)
+
+
+def _settle(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)

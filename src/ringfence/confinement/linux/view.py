@@ -1,31 +1,17 @@
 """Builds the view of a box from its grant: which directories, which tools, which covers."""
 
 import os
-from dataclasses import dataclass
 
-from ringfence.confinement.base import View
+from ringfence.confinement.base import Prepared, View
 from ringfence.confinement.linux.host import etc_view, synthetic_etc, system_view
-from ringfence.confinement.masks import Masks, find_masks
-from ringfence.confinement.tools import find_tools
-from ringfence.policy.globs import PathRules
+from ringfence.confinement.linux.masks import find_masks
+from ringfence.confinement.linux.tools import find_tools
+from ringfence.policy.globs import PathRules, compiled
 from ringfence.values.grant import Grant
 
 _NEVER_OUTSIDE = frozenset({"proc", "sys", "dev", "run", "tmp", "etc", "boot", "lost+found"})
 """Top-level directories that are not shown even where reading outside is allowed: they have a private counterpart, or hold
 sockets, devices and kernel knobs. /etc stays an allow-list, because its secrets are not all known by name."""
-
-
-@dataclass(slots=True)
-class Prepared:
-    """A view with the masks it needs, and the PATH that works in it."""
-
-    view: View
-    masks: Masks
-    path: str
-    notes: tuple[str, ...] = ()
-
-    def close(self) -> None:
-        self.masks.close()
 
 
 def build_view(grant: Grant, *, home: str, host_path: str, uid: int, gid: int) -> Prepared:
@@ -36,8 +22,9 @@ def build_view(grant: Grant, *, home: str, host_path: str, uid: int, gid: int) -
         host_path: the caller's PATH.
         uid, gid: what the box's own processes see as theirs.
     """
-    rules = PathRules(grant.denied)
+    rules = compiled(grant.denied)
     system, links = system_view()
+    etc, copied = etc_view()
     writable = tuple(dict.fromkeys(map(os.fspath, grant.writable_roots)))
     readable = [os.fspath(path) for path in grant.readable]
     notes: list[str] = []
@@ -57,15 +44,15 @@ def build_view(grant: Grant, *, home: str, host_path: str, uid: int, gid: int) -
         home=home,
         system=system,
         links=(*links, ("/workspace", os.fspath(grant.workspace)), ("/var/tmp", "/tmp")),
-        etc=etc_view(),
-        texts=synthetic_etc(uid, gid, home),
+        etc=etc,
+        texts=(*copied, *synthetic_etc(uid, gid, home)),
         readable=tuple(dict.fromkeys(shown)),
         writable=writable,
         covers=tuple(masks.covers),
         hidden=_hidden(shown, searched, rules, writable),
         tmp_bytes=grant.limits.tmp_bytes,
     )
-    return Prepared(view, masks, tools.path, tuple(notes))
+    return Prepared(view, tools.path, masks.placeholders, tuple(masks.sweeps), tuple(notes))
 
 
 def _outside(system: tuple[str, ...]) -> list[str]:
