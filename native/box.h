@@ -19,9 +19,8 @@ enum kind {                             /* manager to box */
     KILL_ALL = 3,
     /* box to manager */
     READY = 16,
-    STARTED = 17,
-    FAILED = 18,
-    ENDED = 19,
+    FAILED = 17,
+    ENDED = 18,
 };
 
 struct header {

@@ -220,8 +220,6 @@ static void spawn(uint32_t id, struct words w, int *fds, int count_fds) {
     memset(&job, 0, sizeof job);
     job.first = pid;
     job.id = id;
-    uint64_t n[] = {(uint64_t)pid};
-    send_numbers(STARTED, id, n, 1);
 }
 
 /* One message with its descriptors; a body too long for a packet lies in the last descriptor. Returns 0 at the end. */

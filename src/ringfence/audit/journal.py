@@ -43,6 +43,7 @@ class Journal:
         self._directory = directory
         self._lines = directory / _LINES
         self.pending = directory / _PENDING
+        self._descriptor = -1
 
     @property
     def path(self) -> Path:
@@ -65,19 +66,21 @@ class Journal:
                 raise _unwritable(self.pending, fault) from fault
         except OSError as fault:
             raise _unwritable(self.pending, fault) from fault
-        # The line itself must be writable too, and it is better to know before the run.
-        with self._open_lines():
-            pass
+        self._lines_file()  # the line itself must be writable too, and it is better to know before the run
         return Entry(self, run_id, opened)
 
     def append(self, record: dict[str, Any]) -> None:
         data = _encode(record)
-        with self._open_lines() as file:
-            try:
-                # One write to a file opened for appending: lines of several processes do not mix.
-                os.write(file.fileno(), data)
-            except OSError as fault:
-                raise _unwritable(self._lines, fault) from fault
+        try:
+            # One write to a file opened for appending: lines of several processes do not mix.
+            os.write(self._lines_file(), data)
+        except OSError as fault:
+            raise _unwritable(self._lines, fault) from fault
+
+    def close(self) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
 
     def recover(self) -> int:
         """Close what a dead process left open; returns how many."""
@@ -105,15 +108,17 @@ class Journal:
         finally:
             os.close(descriptor)
 
-    def _open_lines(self) -> Any:
-        try:
-            return open(self._lines, "ab", buffering=0, opener=_private)
-        except OSError as fault:
-            raise _unwritable(self._lines, fault) from fault
-
-
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    def _lines_file(self) -> int:
+        """The journal's descriptor; opened anew if somebody has removed or rotated the file."""
+        if self._descriptor >= 0 and os.fstat(self._descriptor).st_nlink == 0:
+            self.close()
+        if self._descriptor < 0:
+            flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+            try:
+                self._descriptor = os.open(self._lines, flags, 0o600)
+            except OSError as fault:
+                raise _unwritable(self._lines, fault) from fault
+        return self._descriptor
 
 
 def _encode(record: dict[str, Any]) -> bytes:

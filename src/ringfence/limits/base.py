@@ -8,14 +8,11 @@ from ringfence.values.limits import Limit
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What the tree has used since the box was made, as the kernel counts it."""
+    """What the tree has used since the box was made."""
 
     cpu_seconds: float = 0.0
     memory_bytes: int = 0
     """Now."""
-    peak_memory_bytes: int = 0
-    memory_kills: int = 0
-    """How often the kernel killed a process of the tree for memory."""
 
 
 class Holder(Protocol):
@@ -39,6 +36,12 @@ class Holder(Protocol):
 
     def read(self, first_pid: int) -> Reading:
         """Measure the tree whose first process is `first_pid` (PID 1 of the box, in our pid namespace). Never raises."""
+
+    def memory_kills(self) -> int:
+        """How often the kernel killed a process of the tree for memory, since the box was made."""
+
+    def peak_memory_bytes(self) -> int:
+        """The most that the tree has used, as far as it was seen."""
 
     def start_command(self) -> None:
         """A new command begins: forget the peak, where the kernel lets us."""

@@ -57,14 +57,17 @@ class CgroupV1:
         return tuple(str(group) for group in dict.fromkeys(self._groups.values()))
 
     def read(self, first_pid: int) -> Reading:
-        memory = self._groups["memory"]
         accounting = self._groups.get("cpuacct")
         return Reading(
             cpu_seconds=read_number(accounting / "cpuacct.usage") / 1e9 if accounting else 0.0,
-            memory_bytes=read_number(memory / "memory.usage_in_bytes"),
-            peak_memory_bytes=read_number(memory / "memory.max_usage_in_bytes"),
-            memory_kills=read_counter(memory / "memory.oom_control", b"oom_kill"),
+            memory_bytes=read_number(self._groups["memory"] / "memory.usage_in_bytes"),
         )
+
+    def memory_kills(self) -> int:
+        return read_counter(self._groups["memory"] / "memory.oom_control", b"oom_kill")
+
+    def peak_memory_bytes(self) -> int:
+        return read_number(self._groups["memory"] / "memory.max_usage_in_bytes")
 
     def start_command(self) -> None:
         (self._groups["memory"] / "memory.max_usage_in_bytes").write_text("0")

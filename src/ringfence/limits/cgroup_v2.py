@@ -65,9 +65,13 @@ class CgroupV2:
         return Reading(
             cpu_seconds=read_counter(self._group / "cpu.stat", b"usage_usec") / 1e6,
             memory_bytes=read_number(self._group / "memory.current"),
-            peak_memory_bytes=read_number(self._group / "memory.peak"),
-            memory_kills=read_counter(self._group / "memory.events", b"oom_kill"),
         )
+
+    def memory_kills(self) -> int:
+        return read_counter(self._group / "memory.events", b"oom_kill")
+
+    def peak_memory_bytes(self) -> int:
+        return read_number(self._group / "memory.peak")
 
     def start_command(self) -> None:
         """The peak of version 2 can be reset per open file only, from kernel 6.12 on; it stays the box's."""

@@ -98,7 +98,9 @@ def _resolved_cwd(request: Request, grant: Grant) -> Path:
     Raises:
         PathAccessDenied: there is no such directory, or we may not enter it.
     """
-    given = Path(request.cwd) if request.cwd is not None else grant.workspace
+    if request.cwd is None:
+        return grant.workspace
+    given = Path(request.cwd)
     if "\0" in os.fspath(given):
         raise PathAccessDenied(os.fspath(given), "a working directory with a NUL byte")
     if given.parts[:2] == ("/", "workspace"):

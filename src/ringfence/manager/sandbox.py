@@ -102,6 +102,7 @@ class Sandbox:
         box, self._box = self._box, None
         if box is not None:
             await box.close()
+        self._assembly.journal.close()
 
     async def _acquire(self) -> Box:
         """The box; a new one if there is none yet, or if the last one was lost."""

@@ -13,6 +13,7 @@ import subprocess
 import time
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
+from functools import partial
 
 from ringfence.engines.native import protocol
 from ringfence.engines.native.classify import Evidence, classify, violations
@@ -44,8 +45,8 @@ _HINTS = {
 @dataclass(slots=True)
 class _Job:
     id: int
-    started: asyncio.Future[Reply]
     ended: asyncio.Future[Reply]
+    """Resolved when everything that the command started is dead, or when it could not be started."""
     killed_for: Limit | None = None
     readers: list[Reader] = field(default_factory=list)
 
@@ -66,6 +67,8 @@ class NativeBox:
         self._turn = asyncio.Lock()
         self._ready: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
         self._first_pid = 0
+        self._kills = 0
+        self._roots = tuple(map(os.fspath, grant.writable_roots))
         self._loop = asyncio.get_running_loop()
         self._lost = False
         self._closed = False
@@ -122,16 +125,15 @@ class NativeBox:
             self._first_pid = sender
             _settle(self._ready, reply)
         elif self._job is not None and reply.id == self._job.id:
-            _settle(self._job.ended if reply.kind is Kind.ENDED else self._job.started, reply)
+            _settle(self._job.ended, reply)
 
     def _lose(self, fault: Internal) -> None:
         self._lost = True
         self._loop.remove_reader(self._started.control.fileno())
-        waiting = [self._ready] if self._job is None else [self._job.started, self._job.ended]
-        for future in waiting:
-            if not future.done():
-                future.set_exception(fault)
-                future.exception()  # looked at, so that nobody complains when no one waits for it
+        waiting = self._ready if self._job is None else self._job.ended
+        if not waiting.done():
+            waiting.set_exception(fault)
+            waiting.exception()  # looked at, so that nobody complains when no one waits for it
 
     # --- commands -----------------------------------------------------------------------------------------------------
 
@@ -145,34 +147,31 @@ class NativeBox:
         limits = self._grant.limits
         timeout = min(request.timeout or limits.wall_seconds, limits.wall_seconds)
         self._count += 1
-        job = _Job(self._count, self._loop.create_future(), self._loop.create_future())
+        job = self._job = _Job(self._count, self._loop.create_future())
         self._holder.start_command()
-        roots = tuple(map(os.fspath, self._grant.writable_roots))
-        watch = Watch(self._holder, limits, roots, self._first_pid)
+        watch = Watch(self._holder, limits, self._roots, self._first_pid, partial(self._stop, job))
         begin = time.monotonic()
-        self._job = job
         timer = self._loop.call_later(timeout, self._stop, job, Limit.WALL)
-        tasks: list[asyncio.Task[None]] = []
+        feeder: asyncio.Task[None] | None = None
         try:
             stdin = self._spawn(job, request)
             if request.stdin is not None:
-                tasks.append(self._loop.create_task(feed(stdin, request.stdin)))
-            tasks.append(self._loop.create_task(watch.run(lambda limit: self._stop(job, limit))))
-            await self._wait_started(job, request)
-            status = await self._wait_ended(job)
+                feeder = self._loop.create_task(feed(stdin, request.stdin))
+            reply = await self._wait_ended(job, request)
         except asyncio.CancelledError:
             self._stop(job, Limit.WALL)
-            await asyncio.shield(self._reap(job))
+            await asyncio.shield(_wait_quietly(job.ended))
             raise
         finally:
             timer.cancel()
-            for task in tasks:
-                task.cancel()
+            watch.cancel()
+            if feeder is not None:
+                feeder.cancel()
             for reader in job.readers:
                 reader.drain()
                 reader.close()
             self._job = None
-        return self._result(request, job, status, watch, time.monotonic() - begin, timeout)
+        return self._result(job, reply, time.monotonic() - begin, timeout)
 
     def _spawn(self, job: _Job, request: Request) -> int:
         """Ask PID 1 to start the command; returns our end of its stdin (-1 if it has none)."""
@@ -218,22 +217,20 @@ class NativeBox:
         descriptors.append(script)
         return [self._shell, "-c", _SCRIPT]
 
-    async def _wait_started(self, job: _Job, request: Request) -> None:
-        reply = await job.started
+    async def _wait_ended(self, job: _Job, request: Request) -> Reply:
+        try:
+            reply = await asyncio.shield(job.ended)
+        except Internal:
+            # PID 1 is gone: killed by us because it did not answer, or by the kernel for memory.
+            if job.killed_for is not None or self._holder.memory_kills() > self._kills:
+                return Reply(Kind.ENDED, job.id, (int(signal.SIGKILL), 0, 0, 0))
+            raise
         if reply.kind is Kind.FAILED:
             number = reply.numbers[0]
             program = request.argv[0] if request.argv else self._shell
             why = os.strerror(number) if number < 4096 else "for an unknown reason"
             raise SpawnFailed(program, why, hint=_HINTS.get(number, ""))
-
-    async def _wait_ended(self, job: _Job) -> Reply:
-        try:
-            return await job.ended
-        except Internal:
-            # PID 1 is gone: killed by us because it did not answer, or by the kernel for memory.
-            if job.killed_for is not None or self._holder.read(0).memory_kills:
-                return Reply(Kind.ENDED, job.id, (int(signal.SIGKILL), 0, 0, 0))
-            raise
+        return reply
 
     def _stop(self, job: _Job, limit: Limit) -> None:
         """Have everything killed; the first reason counts."""
@@ -249,20 +246,13 @@ class NativeBox:
             with suppress(ProcessLookupError):
                 os.kill(self._first_pid, signal.SIGKILL)
 
-    async def _reap(self, job: _Job) -> None:
-        with suppress(Internal):
-            if (await job.started).kind is Kind.STARTED:
-                await job.ended
-
-    def _result(
-        self, request: Request, job: _Job, reply: Reply, watch: Watch, wall_seconds: float, timeout: float
-    ) -> Result:
+    def _result(self, job: _Job, reply: Reply, wall_seconds: float, timeout: float) -> Result:
         status, user, system, peak_kib = reply.numbers
-        after = self._holder.read(self._first_pid)
+        kills, self._kills = self._kills, self._holder.memory_kills()
         evidence = Evidence(
             status=status & 0xFFFF,
             killed_for=job.killed_for,
-            memory_kills=after.memory_kills - watch.before.memory_kills,
+            memory_kills=self._kills - kills,
             cpu_seconds=(user + system) / 1e6,
         )
         limits = self._grant.limits
@@ -277,7 +267,7 @@ class NativeBox:
             usage=Usage(
                 wall_seconds=wall_seconds,
                 cpu_seconds=evidence.cpu_seconds,
-                peak_memory_bytes=max(after.peak_memory_bytes, min(peak_kib, 1 << 40) * 1024),
+                peak_memory_bytes=max(self._holder.peak_memory_bytes(), min(peak_kib, 1 << 40) * 1024),
                 measured_by=f"{self._holder.name}, wait4",
             ),
             violations=violations(evidence, ending, limits),
@@ -287,7 +277,12 @@ class NativeBox:
 
     def usage(self) -> Usage:
         reading = self._holder.read(self._first_pid)
-        return Usage(0.0, reading.cpu_seconds, reading.peak_memory_bytes, self._holder.name)
+        return Usage(0.0, reading.cpu_seconds, self._holder.peak_memory_bytes(), self._holder.name)
+
+
+async def _wait_quietly(ended: asyncio.Future[Reply]) -> None:
+    with suppress(Internal):
+        await ended
 
 
 def _settle(future: asyncio.Future[Reply], reply: Reply) -> None:

@@ -26,12 +26,11 @@ class Kind(IntEnum):
     SPAWN = 2
     KILL_ALL = 3
     READY = 16
-    STARTED = 17
-    FAILED = 18
-    ENDED = 19
+    FAILED = 17
+    ENDED = 18
 
 
-_NUMBERS = {Kind.READY: 0, Kind.STARTED: 1, Kind.FAILED: 1, Kind.ENDED: 4}
+_NUMBERS = {Kind.READY: 0, Kind.FAILED: 1, Kind.ENDED: 4}
 
 
 @dataclass(frozen=True, slots=True)
