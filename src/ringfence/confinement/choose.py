@@ -38,6 +38,15 @@ def build_view(grant: Grant, *, home: str, host_path: str, uid: int, gid: int) -
     return build(grant, home=home, host_path=host_path, uid=uid, gid=gid)
 
 
+def facts() -> tuple[tuple[str, bool, str, str], ...]:
+    """What the platform offers, for `doctor`: (name, whether it is well, what was found, what to do)."""
+    if sys.platform != "linux":
+        return ()
+    from ringfence.confinement.linux.facts import linux_facts
+
+    return linux_facts()
+
+
 def choose(adapters: Iterable[Confiner], requires: frozenset[Guarantee], *, only: str | None = None) -> Confiner:
     """Return the first adapter that enforces all of `requires`.
 

@@ -1,0 +1,55 @@
+"""The `ringfence` command: puts its commands together and turns our errors into messages and exit codes."""
+
+import sys
+import warnings
+
+import typer
+
+from ringfence.cli.commands.doctor import doctor
+from ringfence.cli.commands.run import run
+from ringfence.cli.exits import FAULT_CODE, INTERRUPTED_CODE
+from ringfence.cli.say import complain, note
+from ringfence.errors import RingfenceError
+
+app = typer.Typer(
+    name="ringfence",
+    help="Run what an agent writes inside walls that hold, and say exactly what happened.",
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+# What follows the first word of the command belongs to the command, also if it looks like an option.
+app.command(context_settings={"allow_interspersed_args": False})(run)
+app.command()(doctor)
+
+
+def _version(value: bool) -> None:
+    if value:
+        from importlib.metadata import version
+
+        typer.echo(f"ringfence {version('ringfence')}")
+        raise typer.Exit
+
+
+@app.callback()
+def ringfence(
+    version: bool = typer.Option(False, "--version", callback=_version, is_eager=True, help="Print the version and exit."),
+) -> None:
+    """Run what an agent writes inside walls that hold, and say exactly what happened."""
+
+
+def main() -> None:
+    """The console script."""
+    warnings.showwarning = lambda message, *_: note(str(message))
+    try:
+        app(prog_name="ringfence")
+    except RingfenceError as fault:
+        complain(fault)
+        sys.exit(FAULT_CODE)
+    except KeyboardInterrupt:
+        sys.exit(INTERRUPTED_CODE)
+
+
+if __name__ == "__main__":
+    main()

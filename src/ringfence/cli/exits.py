@@ -1,0 +1,15 @@
+"""Exit codes of `ringfence run`, besides the command's own (docs/cli.md)."""
+
+from ringfence.values.outcome import LIMIT_CODE, REFUSED_CODE, SIGNAL_BASE, TIMEOUT_CODE
+
+FAULT_CODE = 125
+"""The command was not run: the request, the configuration or the machine is at fault."""
+INTERRUPTED_CODE = SIGNAL_BASE + 2
+"""Ctrl-C."""
+
+RESERVED = {
+    REFUSED_CODE: "refused by the policy; it did not run",
+    LIMIT_CODE: "a limit was hit",
+    TIMEOUT_CODE: "timed out",
+    FAULT_CODE: "could not be run: a fault in the request, the configuration or the machine",
+}

@@ -1,0 +1,93 @@
+"""Looks at this machine and says which walls it can build, what each guarantees, and how to get what is missing."""
+
+import os
+import platform
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ringfence.confinement.choose import confiners, facts
+from ringfence.engines.native.facts import helper_fact
+from ringfence.errors import RingfenceError
+from ringfence.limits.choose import describe as describe_limits
+from ringfence.manager.configuring import home_directory, load_config, state_directory
+from ringfence.manager.granting import REQUIRED
+from ringfence.policy.settings import read_settings
+from ringfence.values.guarantee import Guarantee
+
+
+@dataclass(frozen=True, slots=True)
+class WallReport:
+    name: str
+    usable: bool
+    default: bool
+    """Whether this is the wall that a plain command gets."""
+    guarantees: frozenset[Guarantee]
+    missing: str
+    hint: str
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One thing that was looked at."""
+
+    name: str
+    ok: bool
+    found: str
+    hint: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    walls: tuple[WallReport, ...]
+    checks: tuple[Check, ...]
+
+    @property
+    def healthy(self) -> bool:
+        """Whether a plain command can be run here."""
+        return any(wall.default for wall in self.walls) and all(check.ok for check in self.checks)
+
+
+def examine(environ: Mapping[str, str] | None = None) -> Report:
+    """Probe everything; never raises for what it finds."""
+    environ = os.environ if environ is None else environ
+    checks = [
+        Check("platform", platform.system() == "Linux", f"{platform.system()} {platform.release()} {platform.machine()}"),
+        Check("runs as", True, "root: boxes get a uid of their own" if os.geteuid() == 0 else f"uid {os.geteuid()}"),
+    ]
+    checks += [Check(*fact) for fact in (*facts(), helper_fact())]
+    checks.append(Check("limits held by", True, describe_limits()))
+    try:
+        home = home_directory(environ)
+        config = load_config(environ, home)
+        settings = read_settings(environ)
+        checks.append(Check("configuration", not config.warnings, config.source, "; ".join(config.warnings)))
+        checks.append(_state_check(str(state_directory(environ, home))))
+        walls = _walls(settings.bwrap_path, settings.adapter)
+    except RingfenceError as fault:
+        checks.append(Check("configuration", False, fault.message, fault.hint))
+        walls = ()
+    return Report(walls, tuple(checks))
+
+
+def _walls(bwrap_path: str | None, adapter: str | None) -> tuple[WallReport, ...]:
+    reports: list[WallReport] = []
+    wanted = REQUIRED - {Guarantee.MEMORY_BOUNDED, Guarantee.PROCESSES_BOUNDED}
+    chosen = False
+    for confiner in confiners(bwrap_path=bwrap_path):
+        probe = confiner.probe()
+        given = probe.guarantees | {Guarantee.MEMORY_BOUNDED, Guarantee.PROCESSES_BOUNDED} if probe.usable else frozenset()
+        fits = probe.usable and wanted <= probe.guarantees and adapter in (None, "auto", confiner.name)
+        reports.append(WallReport(confiner.name, probe.usable, fits and not chosen, given, probe.missing, probe.hint))
+        chosen = chosen or fits
+    return tuple(reports)
+
+
+def _state_check(path: str) -> Check:
+    existing = path
+    while not os.path.exists(existing):
+        existing = os.path.dirname(existing)
+    writable = os.access(existing, os.W_OK)
+    hint = "" if writable else "make it writable, or set RINGFENCE_STATE_DIR: without a journal nothing runs"
+    return Check("journal", writable, path, hint)
+
+
