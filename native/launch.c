@@ -62,6 +62,7 @@
 #define STAGES_MAX 512
 #define JOIN_SESSION_KEYRING 1
 #define GRACE_MS 2000
+#define PLACEHOLDER_TIME 86400 /* the same number is in confinement/linux/masks.py */
 
 struct attributes {
     uint64_t set, clear, propagation, userns;
@@ -351,12 +352,14 @@ static void remove_cgroup(const char *path) {
     }
 }
 
-/* Removes BELOW of ROOT without following a link that the box may have put on the way. With a lock: only if it is still the
- * locked file, empty, and nobody else's. Another box may rely on the same placeholder: each holds a shared lock, the last one
- * gets it exclusively. */
-static void remove_below(int lock, const char *root, char *below) {
-    struct stat held, there;
-    if (lock >= 0 && (flock(lock, LOCK_EX | LOCK_NB) || fstat(lock, &held))) return;
+/* A placeholder is a socket that nobody listens on, marked by a time that no clock shows: programs that meet one skip it. */
+static int is_placeholder(const struct stat *info) {
+    return S_ISSOCK(info->st_mode) && info->st_mtim.tv_sec == PLACEHOLDER_TIME;
+}
+
+/* Removes BELOW of ROOT without following a link that the box may have put on the way. */
+static void remove_below(const char *root, char *below, int only_placeholder) {
+    struct stat there;
     char *name = strrchr(below, '/');
     const char *parent = ".";
     if (name) *name++ = 0, parent = below;
@@ -364,8 +367,7 @@ static void remove_below(int lock, const char *root, char *below) {
     int top = open(root, O_PATH | O_DIRECTORY | O_CLOEXEC);
     struct how how = {O_PATH | O_DIRECTORY | O_CLOEXEC, 0, RESOLVE_NO_SYMLINKS | RESOLVE_BENEATH};
     int dir = (int)syscall(SYS_openat2, top, parent, &how, sizeof how);
-    if (dir >= 0 && !fstatat(dir, name, &there, AT_SYMLINK_NOFOLLOW) &&
-        (lock < 0 || (held.st_dev == there.st_dev && held.st_ino == there.st_ino && !there.st_size)))
+    if (dir >= 0 && !fstatat(dir, name, &there, AT_SYMLINK_NOFOLLOW) && (!only_placeholder || is_placeholder(&there)))
         unlinkat(dir, name, 0);
     if (dir >= 0) close(dir);
     if (top >= 0) close(top);
@@ -374,8 +376,9 @@ static void remove_below(int lock, const char *root, char *below) {
 /* The guardian's part of the plan comes first, ended by `wall`:
  *
  *   lifeline FD             the owner's end of it closes when the owner lets go
- *   placeholder FD ROOT BELOW   remove it if no other box holds the lock FD
- *   sweep ROOT BELOW            remove it: it was not there before, and must not be left for another program to trust
+ *   lock FD                 a directory that boxes share: what follows is removed by the last of them only
+ *   placeholder ROOT BELOW  remove it
+ *   sweep ROOT BELOW        remove it: it was not there before, and must not be left for another program to trust
  *   cgroup PATH
  */
 struct duty {
@@ -387,12 +390,25 @@ struct duty {
 static int next_duty(struct words *w, struct duty *d) {
     *d = (struct duty){.verb = word(w), .fd = -1};
     if (!strcmp(d->verb, "wall")) return 0;
-    if (!strcmp(d->verb, "lifeline") || !strcmp(d->verb, "placeholder")) d->fd = (int)number(w);
-    if (strcmp(d->verb, "lifeline")) d->path = word(w);
-    if (!strcmp(d->verb, "placeholder") || !strcmp(d->verb, "sweep")) d->below = word(w);
+    if (!strcmp(d->verb, "lifeline") || !strcmp(d->verb, "lock")) {
+        d->fd = (int)number(w);
+        return 1;
+    }
+    d->path = word(w);
+    if (strcmp(d->verb, "cgroup")) d->below = word(w);
     return 1;
 }
 
+static void do_duties(struct words w) {
+    struct duty d;
+    int last = 0;
+    while (next_duty(&w, &d)) {
+        if (!strcmp(d.verb, "lock")) last = !flock(d.fd, LOCK_EX | LOCK_NB);
+        if (!strcmp(d.verb, "placeholder") && last) remove_below(d.path, d.below, 1);
+        if (!strcmp(d.verb, "sweep")) remove_below(d.path, d.below, 0);
+        if (!strcmp(d.verb, "cgroup")) remove_cgroup(d.path);
+    }
+}
 
 noreturn void launch(int plan, pid_t owner) {
     setsid(); /* the caller's Ctrl-C is the caller's to handle */
@@ -449,9 +465,6 @@ noreturn void launch(int plan, pid_t owner) {
     /* A killed bubblewrap leaves its PID 1 to us, the subreaper; it dies by the parent-death signal. */
     while (waitpid(-1, NULL, 0) > 0 || errno == EINTR) {}
 
-    while (next_duty(&cleanup, &d)) {
-        if (d.below) remove_below(d.fd, d.path, d.below);
-        if (!strcmp(d.verb, "cgroup")) remove_cgroup(d.path);
-    }
+    do_duties(cleanup);
     _exit(WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status));
 }

@@ -107,22 +107,34 @@ class Probe:
 
 
 @dataclass(slots=True)
+class Shared:
+    """A writable directory that several boxes may share: the lock on it, and the placeholders in it that the last one removes."""
+
+    lock: int
+    root: str
+    placeholders: list[str]
+
+    def close(self) -> None:
+        if self.lock >= 0:
+            os.close(self.lock)
+            self.lock = -1
+
+
+@dataclass(slots=True)
 class Prepared:
-    """A view that is ready to be built: its placeholders exist. Close it when the launcher has their descriptors."""
+    """A view that is ready to be built: its placeholders exist. Close it when the launcher has the locks."""
 
     view: View
-    path: str
-    """The PATH that works in it."""
-    placeholders: list[tuple[int, str, str]]
-    """(descriptor that holds the lock, root, name below it)"""
+    env: tuple[tuple[str, str], ...]
+    """Variables that go with it, PATH among them."""
+    shared: tuple[Shared, ...]
     sweeps: tuple[tuple[str, str], ...] = ()
     """(root, name below it): what must not be there afterwards"""
     notes: tuple[str, ...] = ()
 
     def close(self) -> None:
-        for descriptor, _, _ in self.placeholders:
-            os.close(descriptor)
-        self.placeholders.clear()
+        for shared in self.shared:
+            shared.close()
 
 
 class Confiner(Protocol):

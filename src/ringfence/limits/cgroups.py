@@ -5,7 +5,6 @@ controllers down and lets us write (version 2): never at the top, where they wou
 """
 
 import os
-import secrets
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -66,7 +65,7 @@ def hierarchies() -> tuple[tuple[Mounted, ...], Mounted | None]:
 
 def new_name() -> str:
     """A name that says whose it is, so that a person who finds one knows where to look."""
-    return f"{PREFIX}{os.getpid()}-{secrets.token_hex(4)}"
+    return f"{PREFIX}{os.getpid()}-{os.urandom(4).hex()}"
 
 
 def read_number(path: Path) -> int:

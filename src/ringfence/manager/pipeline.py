@@ -9,7 +9,6 @@ written, nothing runs.
 
 import hashlib
 import os
-import secrets
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
@@ -44,7 +43,7 @@ class Pipeline:
             InitializationFailed, SpawnFailed, Internal: from the engine.
         """
         check_form(request)
-        run_id = secrets.token_hex(8)
+        run_id = os.urandom(8).hex()
         place = Place(_resolved_cwd(request, self._grant))
         decision = decide(request, self._grant, place)
         entry = self._journal.open(run_id, _opened(request, decision, place))

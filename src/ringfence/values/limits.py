@@ -5,6 +5,7 @@ from enum import StrEnum
 from typing import Any, Self
 
 from ringfence.errors import InvalidConfig
+from ringfence.values.sizes import show_size
 
 _MIB = 1024 * 1024
 
@@ -21,6 +22,17 @@ class Limit(StrEnum):
     OUTPUT = "output"
     DISK = "disk"
     FILES = "files"
+
+
+_IN_BYTES = frozenset({Limit.MEMORY, Limit.FILE_SIZE, Limit.OUTPUT, Limit.DISK})
+_IN_SECONDS = frozenset({Limit.WALL, Limit.CPU})
+
+
+def show_limit(limit: Limit, value: float) -> str:
+    """A limit's value as a person would write it."""
+    if limit in _IN_BYTES:
+        return show_size(value)
+    return f"{value:g} s" if limit in _IN_SECONDS else f"{value:g}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

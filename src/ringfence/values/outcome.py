@@ -6,7 +6,7 @@ from typing import Self, assert_never
 
 from ringfence.errors import CommandFailed, CommandNotAllowed, ResourceLimitExceeded, Timeout
 from ringfence.values.guarantee import Wall
-from ringfence.values.limits import Limit
+from ringfence.values.limits import Limit, show_limit
 from ringfence.values.violation import Violation
 
 # Exit codes for endings that are not the command's own. 124 is what timeout(1) uses; 122 and 123 are unused by shells.
@@ -49,7 +49,7 @@ class LimitHit:
     allowed: float
 
     def __str__(self) -> str:
-        return f"hit its {self.limit} limit of {self.allowed:g}"
+        return f"hit its {self.limit} limit of {show_limit(self.limit, self.allowed)}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -98,7 +98,7 @@ def _small_text(path: str) -> str | None:
     return text if "\0" not in text else None
 
 
-def synthetic_etc(uid: int, gid: int, home: str) -> tuple[tuple[str, str], ...]:
+def synthetic_etc(uid: int, gid: int, home: str, covered: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
     """Files that programs expect and that must not be the host's."""
     return (
         (
@@ -111,4 +111,13 @@ def synthetic_etc(uid: int, gid: int, home: str) -> tuple[tuple[str, str], ...]:
         ("hostname", "sandbox\n"),
         ("nsswitch.conf", "passwd: files\ngroup: files\nhosts: files\nservices: files\nprotocols: files\n"),
         ("resolv.conf", "# there is no network in here\n"),
+        # git reads this as the person's own list of ignored files (GIT_ENVIRONMENT): what is covered cannot be added.
+        ("gitignore", "".join(f"{name}\n" for name in covered)),
     )
+
+
+GIT_ENVIRONMENT = {
+    "GIT_CONFIG_COUNT": "1",
+    "GIT_CONFIG_KEY_0": "core.excludesFile",
+    "GIT_CONFIG_VALUE_0": "/etc/gitignore",
+}

@@ -4,9 +4,10 @@ One walk over the directory, by name only. Three kinds come out: what the blackl
 host listens on, are hidden; protected paths are frozen; git directories are anchored, so that they cannot be moved aside
 together with what is frozen in them.
 
-A name that is not there cannot be covered by a mount, so an empty placeholder is made for it, hidden inside, and removed
-afterwards by the launcher, whatever happens to us. Boxes that share a workspace share its placeholders: each holds a shared lock on
-it, and only the last one removes it. A placeholder is recognised by its modification time, which no editor sets.
+A name that is not there cannot be covered by a mount, so a placeholder is made for it, hidden inside, and removed afterwards by
+the launcher, whatever happens to us. It is a socket that nobody listens on, because git and most other programs skip sockets
+when they list a directory, and marked by its time. Boxes that share a workspace share its placeholders: each holds a shared
+lock on the directory, and only the last one removes them.
 
 What this does not protect against: files that the host saves anew during the run, hard links made beforehand, links in
 place of a protected name (the link's target is frozen if it lies inside, the link itself can be replaced).
@@ -15,35 +16,32 @@ place of a protected name (the link's target is frozen if it lies inside, the li
 import fcntl
 import os
 import stat
+import time
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import dataclass, field
 
-from ringfence.confinement.base import Cover, How
+from ringfence.confinement.base import Cover, How, Shared
 from ringfence.errors import PermissionDenied
 from ringfence.policy.globs import PathRules
 
-_MARK_NS = 86_400 * 1_000_000_000 + 52_656_667  # one day after the epoch, and a fraction that means nothing to anybody else
+_MARK_SECONDS = 86_400  # one day after the epoch: no clock of today makes a file of that time
 _GIT = ".git"
 UNCOVERED = frozenset({".git/commondir"})
 """Protected names that git cannot bear as an unreadable file: left open, and removed after the run if they have appeared."""
-_TRIES = 50
+_LOCK_SECONDS = 5.0
 
 
 @dataclass(slots=True)
 class Masks:
-    """What to cover below one root, and what to clean up afterwards. Close it when the launcher has the descriptors."""
+    """What to cover, and what to clean up afterwards. Close it when the launcher has the locks."""
 
     covers: list[Cover] = field(default_factory=list)
-    placeholders: list[tuple[int, str, str]] = field(default_factory=list)
-    """(descriptor that holds the lock, root, name below it)"""
+    shared: list[Shared] = field(default_factory=list)
     sweeps: list[tuple[str, str]] = field(default_factory=list)
 
     def close(self) -> None:
-        for descriptor, _, _ in self.placeholders:
-            with suppress(OSError):
-                os.close(descriptor)
-        self.placeholders.clear()
+        for shared in self.shared:
+            shared.close()
 
 
 def find_masks(roots: tuple[str, ...], *, rules: PathRules, protected: tuple[str, ...]) -> Masks:
@@ -55,16 +53,38 @@ def find_masks(roots: tuple[str, ...], *, rules: PathRules, protected: tuple[str
     masks = Masks()
     try:
         for root in roots:
+            shared = Shared(_lock(root), root, [])
+            masks.shared.append(shared)
             _scan(masks, root, rules)
-            repositories = [cover.below for cover in masks.covers if cover.root == root and cover.how is How.ANCHOR]
+            covered = {cover.below: cover.how for cover in masks.covers if cover.root == root}
+            repositories = [below for below, how in covered.items() if how is How.ANCHOR]
             for name in protected:
                 first, _, rest = name.partition("/")
                 for parent in repositories if first == _GIT and rest else [""]:
-                    _protect(masks, root, os.path.join(parent, rest) if parent else name, plain=name)
+                    below = os.path.join(parent, rest) if parent else name
+                    if below not in covered:
+                        _protect(masks, shared, below, plain=name)
     except BaseException:
         masks.close()
         raise
     return masks
+
+
+def _lock(root: str) -> int:
+    """A shared lock on a directory; held exclusively only for the moment in which a last box cleans up."""
+    descriptor = os.open(root, os.O_RDONLY | os.O_CLOEXEC)
+    until = time.monotonic() + _LOCK_SECONDS
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            return descriptor
+        except BlockingIOError:
+            if time.monotonic() > until:
+                os.close(descriptor)
+                raise PermissionDenied(
+                    f"another program holds {root} locked", hint="end it; boxes share a lock on their workspace"
+                ) from None
+            time.sleep(0.002)
 
 
 def _scan(masks: Masks, root: str, rules: PathRules) -> None:
@@ -98,57 +118,53 @@ def _entries(path: str) -> Iterator[os.DirEntry[str]]:
 
 
 def _is_socket(entry: os.DirEntry[str]) -> bool:
+    """Whether it is a socket that somebody might listen on; placeholders are found by name."""
     try:
-        return stat.S_ISSOCK(entry.stat(follow_symlinks=False).st_mode)
+        info = entry.stat(follow_symlinks=False)
     except OSError:
         return False
+    return stat.S_ISSOCK(info.st_mode) and not is_placeholder(info)
 
 
-def _protect(masks: Masks, root: str, below: str, *, plain: str) -> None:
+def _protect(masks: Masks, shared: Shared, below: str, *, plain: str) -> None:
     """Freeze what is there, else hide a placeholder in its place."""
+    root = shared.root
     path = os.path.join(root, below)
-    if any(cover.root == root and cover.below == below for cover in masks.covers):
-        return
     try:
         info = os.lstat(path)
     except (FileNotFoundError, NotADirectoryError):
         if plain in UNCOVERED:
             masks.sweeps.append((root, below))
-        elif os.path.isdir(os.path.dirname(path)):
-            masks.placeholders.append((_make_placeholder(path), root, below))
+        elif _make_placeholder(path):
+            shared.placeholders.append(below)
             masks.covers.append(Cover(root, below, How.HIDE))
         return
     if stat.S_ISLNK(info.st_mode):
         target = os.path.realpath(path)
         if target.startswith(root.rstrip("/") + "/") and os.path.exists(target):
             masks.covers.append(Cover(root, os.path.relpath(target, root), How.FREEZE))
-    elif _is_placeholder(info):
-        masks.placeholders.append((_make_placeholder(path), root, below))
+    elif is_placeholder(info):
+        shared.placeholders.append(below)
         masks.covers.append(Cover(root, below, How.HIDE))
     else:
         masks.covers.append(Cover(root, below, How.FREEZE))
 
 
-def _is_placeholder(info: os.stat_result) -> bool:
-    return stat.S_ISREG(info.st_mode) and info.st_size == 0 and info.st_mtime_ns == _MARK_NS
+def is_placeholder(info: os.stat_result) -> bool:
+    return stat.S_ISSOCK(info.st_mode) and int(info.st_mtime) == _MARK_SECONDS
 
 
-def _make_placeholder(path: str) -> int:
-    """An empty file at `path`, new or another box's, with our shared lock on it."""
-    for _ in range(_TRIES):
-        try:
-            descriptor = os.open(path, os.O_RDONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK, 0o444)
-        except OSError as fault:
-            raise PermissionDenied(
-                f"cannot protect {path}: {fault.strerror}", hint="give a workspace that you may write to"
-            ) from fault
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-            os.utime(descriptor, ns=(_MARK_NS, _MARK_NS))
-            # The last owner may have removed it between our open and our lock.
-            if os.path.samestat(os.fstat(descriptor), os.lstat(path)):
-                return descriptor
-        except (BlockingIOError, FileNotFoundError):
-            pass
-        os.close(descriptor)
-    raise PermissionDenied(f"cannot protect {path}: somebody else holds it", hint="try again")
+def _make_placeholder(path: str) -> bool:
+    """False if there is no directory to make it in."""
+    try:
+        os.mknod(path, stat.S_IFSOCK)
+        os.utime(path, (_MARK_SECONDS, _MARK_SECONDS), follow_symlinks=False)
+    except FileExistsError:
+        pass  # another box was faster
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError as fault:
+        raise PermissionDenied(
+            f"cannot protect {path}: {fault.strerror}", hint="give a workspace that you may write to"
+        ) from fault
+    return True

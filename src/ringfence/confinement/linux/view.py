@@ -3,7 +3,7 @@
 import os
 
 from ringfence.confinement.base import Prepared, View
-from ringfence.confinement.linux.host import etc_view, synthetic_etc, system_view
+from ringfence.confinement.linux.host import GIT_ENVIRONMENT, etc_view, synthetic_etc, system_view
 from ringfence.confinement.linux.masks import find_masks
 from ringfence.confinement.linux.tools import find_tools
 from ringfence.policy.globs import PathRules, compiled
@@ -38,6 +38,7 @@ def build_view(grant: Grant, *, home: str, host_path: str, uid: int, gid: int) -
     # Tools are not searched for names: their trees are large, and programs are all that they hold.
     searched = [*map(os.fspath, grant.readable), *([home] if grant.read_outside else [])]
     masks = find_masks(writable, rules=rules, protected=grant.protected)
+    ignored = tuple(name for name in sorted(rules.names) if name.isprintable() and not set(name) & set("*?[\\!# "))
     view = View(
         uid=uid,
         gid=gid,
@@ -45,14 +46,15 @@ def build_view(grant: Grant, *, home: str, host_path: str, uid: int, gid: int) -
         system=system,
         links=(*links, ("/workspace", os.fspath(grant.workspace)), ("/var/tmp", "/tmp")),
         etc=etc,
-        texts=(*copied, *synthetic_etc(uid, gid, home)),
+        texts=(*copied, *synthetic_etc(uid, gid, home, ignored)),
         readable=tuple(dict.fromkeys(shown)),
         writable=writable,
         covers=tuple(masks.covers),
         hidden=_hidden(shown, searched, rules, writable),
         tmp_bytes=grant.limits.tmp_bytes,
     )
-    return Prepared(view, tools.path, masks.placeholders, tuple(masks.sweeps), tuple(notes))
+    env = (("PATH", tools.path), *GIT_ENVIRONMENT.items())
+    return Prepared(view, env, tuple(masks.shared), tuple(masks.sweeps), tuple(notes))
 
 
 def _outside(system: tuple[str, ...]) -> list[str]:

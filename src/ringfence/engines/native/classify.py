@@ -8,7 +8,7 @@ import os
 import signal
 from dataclasses import dataclass
 
-from ringfence.values.limits import Limit, Limits
+from ringfence.values.limits import Limit, Limits, show_limit
 from ringfence.values.outcome import Ending, Exited, LimitHit, Signalled, TimedOut
 from ringfence.values.violation import Severity, Violation, ViolationKind
 
@@ -53,7 +53,7 @@ def violations(evidence: Evidence, ending: Ending, limits: Limits) -> tuple[Viol
         hit = Limit.MEMORY if evidence.memory_kills else None
     if hit is None:
         return ()
-    what = f"the {hit} limit of {allowed(hit, limits):g} was hit"
+    what = f"the {hit} limit of {show_limit(hit, allowed(hit, limits))} was hit"
     return (Violation(ViolationKind.LIMIT, Severity.MEDIUM, what, f"limits.{hit}", f"raise the {hit} limit"),)
 
 

@@ -71,7 +71,7 @@ class NativeEngine:
         wall = Wall(confiner.name, guarantees, (holder.name,), (*probe.notes, *prepared.notes))
         shell = next(shell for shell in _SHELLS if os.path.exists(shell))
         env = {
-            "PATH": prepared.path,
+            **dict(prepared.env),
             "HOME": self._home,
             "USER": "agent",
             "LOGNAME": "agent",

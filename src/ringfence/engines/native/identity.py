@@ -1,7 +1,6 @@
 """Who a box runs as. Never uid 0: run by root, a uid and gid that own nothing and that nobody else uses."""
 
 import os
-import secrets
 
 from ringfence.confinement.base import StandIn
 from ringfence.errors import InitializationFailed
@@ -27,7 +26,7 @@ def stand_in(writable: tuple[str, ...]) -> StandIn | None:
 
 
 def _spare_id(uids: list[tuple[int, int]], gids: list[tuple[int, int]]) -> int:
-    wanted = _BASE + secrets.randbelow(_SPREAD)
+    wanted = _BASE + int.from_bytes(os.urandom(4)) % _SPREAD
     if all(any(first <= wanted < first + count for first, count in ranges) for ranges in (uids, gids)):
         return wanted
     # A container with few ids: take one from the end of the largest range, below the "nobody" that ends it.
@@ -37,7 +36,7 @@ def _spare_id(uids: list[tuple[int, int]], gids: list[tuple[int, int]]) -> int:
             "run by root, but there is no uid to drop to in this user namespace",
             hint="run as an ordinary user, or give the container a larger uid range",
         )
-    return first + count - 2000 + secrets.randbelow(1000)
+    return first + count - 2000 + int.from_bytes(os.urandom(4)) % 1000
 
 
 def _ranges(path: str) -> list[tuple[int, int]]:

@@ -83,7 +83,7 @@ def start(confiner: Confiner, prepared: Prepared, holder: Holder, limits: Limits
         _fill(seccomp, launch.seccomp)
         _fill(plan, _words(_plan(launch, prepared, holder, lifeline_end)))
         passed = [theirs.fileno(), program, options, seccomp, plan, lifeline_end]
-        passed += [descriptor for descriptor, _, _ in prepared.placeholders]
+        passed += [shared.lock for shared in prepared.shared]
         try:
             launcher = subprocess.Popen(
                 [helper(), "launch", str(plan), str(os.getpid())],
@@ -112,8 +112,10 @@ def start(confiner: Confiner, prepared: Prepared, holder: Holder, limits: Limits
 def _plan(launch: Launch, prepared: Prepared, holder: Holder, lifeline: int) -> Iterable[str]:
     """The guardian's duties, then the way into the wall."""
     yield from ("lifeline", str(lifeline))
-    for descriptor, root, below in prepared.placeholders:
-        yield from ("placeholder", str(descriptor), root, below)
+    for shared in prepared.shared:
+        yield from ("lock", str(shared.lock))
+        for below in shared.placeholders:
+            yield from ("placeholder", shared.root, below)
     for root, below in prepared.sweeps:
         yield from ("sweep", root, below)
     for group in holder.leftovers:
