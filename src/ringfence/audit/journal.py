@@ -1,8 +1,8 @@
 """The journal: one JSON line for each execution, opened before the run and closed after it.
 
-Opening an entry puts the decision on disk, as a pending file of its own; if that cannot be written, nothing runs. Closing it appends
-one complete line to the journal and removes the pending file. An execution that never came to its end (the machine or we
-died) leaves its pending file; whoever opens the journal next appends it as `interrupted`.
+Opening an entry puts the decision on disk, as a pending file of its own; if that cannot be written, nothing runs.
+Closing it appends one complete line to the journal and removes the pending file. An execution that never came to its
+end (the machine or we died) leaves its pending file; whoever opens the journal next appends it as `interrupted`.
 """
 
 import json
@@ -122,12 +122,13 @@ class Journal:
 
 
 def _encode(record: dict[str, Any]) -> bytes:
-    # ASCII keeps control characters and half characters of file names escaped: one record is one line, whatever it holds.
+    # ASCII keeps control characters and half characters of file names escaped: one record is one line, whatever it
+    # holds.
     return json.dumps(record, ensure_ascii=True, separators=(",", ":")).encode() + b"\n"
 
 
 def _is_alive(pid: int, since: float) -> bool:
-    """Whether the process that opened an entry still runs; a pid that was given out again started later than the entry."""
+    """Whether the process that opened an entry still runs; a pid that was given out again started later."""
     try:
         started = os.stat(f"/proc/{pid}").st_ctime
     except OSError:

@@ -34,7 +34,9 @@ def _version(value: bool) -> None:
 
 @app.callback()
 def ringfence(
-    version: bool = typer.Option(False, "--version", callback=_version, is_eager=True, help="Print the version and exit."),
+    version: bool = typer.Option(
+        False, "--version", callback=_version, is_eager=True, help="Print the version and exit."
+    ),
 ) -> None:
     """Run what an agent writes inside walls that hold, and say exactly what happened."""
 

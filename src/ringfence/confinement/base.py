@@ -80,8 +80,8 @@ class Descriptors:
 class Launch:
     """How a box is started: what the launcher does, what it becomes, and how PID 1 confines itself.
 
-    `plan` and `configure` are words for the helper (docs/box-protocol.md), `options` what bwrap reads from a descriptor,
-    so that nothing of them shows in a process list.
+    `plan` and `configure` are words for the helper (docs/box-protocol.md), `options` what bwrap reads from a
+    descriptor, so that nothing of them shows in a process list.
     """
 
     plan: tuple[str, ...]
@@ -108,7 +108,7 @@ class Probe:
 
 @dataclass(slots=True)
 class Shared:
-    """A writable directory that several boxes may share: the lock on it, and the placeholders in it that the last one removes."""
+    """A writable directory that boxes may share: the lock on it, and the placeholders that the last one removes."""
 
     lock: int
     root: str

@@ -1,4 +1,4 @@
-"""Chooses the wall: the first confiner that gives all that the grant requires, or an error that says what each one lacks."""
+"""Chooses the wall: the first confiner that gives what is required, or an error that says what each one lacks."""
 
 import sys
 from collections.abc import Iterable
@@ -27,7 +27,8 @@ def confiners(*, bwrap_path: str | None = None) -> tuple[Confiner, ...]:
             hint="run Ringfence on Linux, for instance in a virtual machine",
         )
     raise InitializationFailed(
-        f"there is no wall for the platform {sys.platform!r}", hint="Ringfence runs on Linux; use a Linux virtual machine"
+        f"there is no wall for the platform {sys.platform!r}",
+        hint="Ringfence runs on Linux; use a Linux virtual machine",
     )
 
 

@@ -35,7 +35,7 @@ class Holder(Protocol):
         """Directories that the launcher removes when the box has ended, even if we are gone by then."""
 
     def read(self, first_pid: int) -> Reading:
-        """Measure the tree whose first process is `first_pid` (PID 1 of the box, in our pid namespace). Never raises."""
+        """Measure the tree below `first_pid`, PID 1 of the box as our pid namespace names it. Never raises."""
 
     def memory_kills(self) -> int:
         """How often the kernel killed a process of the tree for memory, since the box was made."""

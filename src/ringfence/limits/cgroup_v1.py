@@ -1,7 +1,7 @@
 """Holder by control groups of version 1: one group for each controller, made below our own.
 
-The first process of a box joins by writing to `tasks`, not `cgroup.procs`: moving just the calling thread spares the kernel
-a global lock that costs milliseconds, and that process has one thread only.
+The first process of a box joins by writing to `tasks`, not `cgroup.procs`: moving just the calling thread spares the
+kernel a global lock that costs milliseconds, and that process has one thread only.
 """
 
 import os

@@ -18,8 +18,8 @@ NEEDED = frozenset({"memory", "pids"})
 def usable(mounted: Mounted | None) -> Path | None:
     """The nearest group above us that hands memory and pids down and that we may write to.
 
-    Not our own group: it holds processes, and version 2 lets only groups without processes hand controllers down. Moving a
-    process needs write access to the common ancestor's `cgroup.procs`, so that is asked for too.
+    Not our own group: it holds processes, and version 2 lets only groups without processes hand controllers down.
+    Moving a process needs write access to the common ancestor's `cgroup.procs`, so that is asked for too.
     """
     if mounted is None:
         return None
@@ -27,7 +27,7 @@ def usable(mounted: Mounted | None) -> Path | None:
     while True:
         with suppress(OSError):
             given = set((directory / "cgroup.subtree_control").read_text().split())
-            if NEEDED <= given and os.access(directory, os.W_OK) and os.access(directory / "cgroup.procs", os.W_OK):
+            if given >= NEEDED and os.access(directory, os.W_OK) and os.access(directory / "cgroup.procs", os.W_OK):
                 return directory
         if directory == mounted.top or mounted.top not in directory.parents:
             return None

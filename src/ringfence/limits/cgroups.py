@@ -1,7 +1,8 @@
 """Finds the control groups that we may make children in: version 1 per controller, or version 2.
 
-Children are always made below the group that we are in ourselves (version 1), or below the nearest ancestor that hands its
-controllers down and lets us write (version 2): never at the top, where they would escape the limits that were set for us.
+Children are always made below the group that we are in ourselves (version 1), or below the nearest ancestor that
+hands its controllers down and lets us write (version 2): never at the top, where they would escape the limits that
+were set for us.
 """
 
 import os

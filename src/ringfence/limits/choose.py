@@ -25,8 +25,8 @@ def describe() -> str:
 def choose(limits: Limits) -> Holder:
     """A holder for one box.
 
-    The kernel may refuse a group that looked writable (a cgroup namespace, a read-only mount that was remounted): then polling
-    holds the box, and the result says so.
+    The kernel may refuse a group that looked writable (a cgroup namespace, a read-only mount that was remounted):
+    then polling holds the box, and the result says so.
     """
     first, second = _parents()
     try:

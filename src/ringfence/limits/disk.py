@@ -1,7 +1,7 @@
 """Watches how much the writable directories grow.
 
-A bind of the host's directory has no quota. Asking the file system for its free space is cheap but sees everybody; so it is only
-the trip wire, and the directories are walked when it says that as much has gone as the box may use.
+A bind of the host's directory has no quota. Asking the file system for its free space is cheap but sees everybody; so
+it is only the trip wire, and the directories are walked when it says that as much has gone as the box may use.
 """
 
 import os

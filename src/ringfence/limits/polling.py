@@ -1,10 +1,10 @@
 """Holder for machines without control groups: looks at the process tree, often, and leaves the killing to the watch.
 
-Counted are resident pages of every process (shared ones once per process, so rather too much than too little) and memory
-files that some process holds open, which no process's pages show.
+Counted are resident pages of every process (shared ones once per process, so rather too much than too little) and
+memory files that some process holds open, which no process's pages show.
 
-What this does not protect against: memory that is neither mapped nor behind an open descriptor (System V segments that are
-detached), and a burst that is over between two looks.
+What this does not protect against: memory that is neither mapped nor behind an open descriptor (System V segments
+that are detached), and a burst that is over between two looks.
 """
 
 import os
@@ -62,7 +62,7 @@ class Polling:
 
 
 def processes(first_pid: int) -> list[int]:
-    """A process and all its descendants; whoever outlives its parent is a child of the first, which is PID 1 in there."""
+    """A process and its descendants; whoever outlives its parent is a child of the first, PID 1 in there."""
     found = [first_pid]
     for pid in found:
         with suppress(OSError):

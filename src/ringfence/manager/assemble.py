@@ -65,7 +65,8 @@ def _engine(config: SandboxConfig, settings: ProcessSandboxSettings, environ: Ma
         return BareEngine(environ)
     if settings.tool_engine not in (None, "native"):
         raise InvalidConfig(
-            f"the engine {settings.tool_engine!r} is not there yet", hint="unset RINGFENCE_TOOL_ENGINE, or set it to native"
+            f"the engine {settings.tool_engine!r} is not there yet",
+            hint="unset RINGFENCE_TOOL_ENGINE, or set it to native",
         )
     only = settings.adapter if settings.adapter not in (None, "auto") else None
     return NativeEngine(confiners(bwrap_path=settings.bwrap_path), environ, home, only=only)

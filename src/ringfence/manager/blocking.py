@@ -34,8 +34,8 @@ def run(
 ) -> Result:
     """Run one command in a box of its own, wait for it, and throw the box away.
 
-    A string goes to the shell, a sequence is a program with its arguments. The other arguments are those of `Sandbox` and
-    `Sandbox.shell`, which also say what is raised.
+    A string goes to the shell, a sequence is a program with its arguments. The other arguments are those of `Sandbox`
+    and `Sandbox.shell`, which also say what is raised.
 
         >>> ringfence.run("echo hello").stdout
         'hello\\n'

@@ -51,7 +51,9 @@ def examine(environ: Mapping[str, str] | None = None) -> Report:
     """Probe everything; never raises for what it finds."""
     environ = os.environ if environ is None else environ
     checks = [
-        Check("platform", platform.system() == "Linux", f"{platform.system()} {platform.release()} {platform.machine()}"),
+        Check(
+            "platform", platform.system() == "Linux", f"{platform.system()} {platform.release()} {platform.machine()}"
+        ),
         Check("runs as", True, "root: boxes get a uid of their own" if os.geteuid() == 0 else f"uid {os.geteuid()}"),
     ]
     checks += [Check(*fact) for fact in (*facts(), helper_fact())]
@@ -75,7 +77,9 @@ def _walls(bwrap_path: str | None, adapter: str | None) -> tuple[WallReport, ...
     chosen = False
     for confiner in confiners(bwrap_path=bwrap_path):
         probe = confiner.probe()
-        given = probe.guarantees | {Guarantee.MEMORY_BOUNDED, Guarantee.PROCESSES_BOUNDED} if probe.usable else frozenset()
+        given = (
+            probe.guarantees | {Guarantee.MEMORY_BOUNDED, Guarantee.PROCESSES_BOUNDED} if probe.usable else frozenset()
+        )
         fits = probe.usable and wanted <= probe.guarantees and adapter in (None, "auto", confiner.name)
         reports.append(WallReport(confiner.name, probe.usable, fits and not chosen, given, probe.missing, probe.hint))
         chosen = chosen or fits
@@ -89,5 +93,3 @@ def _state_check(path: str) -> Check:
     writable = os.access(existing, os.W_OK)
     hint = "" if writable else "make it writable, or set RINGFENCE_STATE_DIR: without a journal nothing runs"
     return Check("journal", writable, path, hint)
-
-

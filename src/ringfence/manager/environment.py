@@ -1,4 +1,4 @@
-"""What of the caller's environment comes along: locale, time zone, terminal type, git's name. Nothing else, never a credential."""
+"""What comes along of the caller's environment: locale, time zone, terminal type, git's name; never a credential."""
 
 import configparser
 import os

@@ -1,4 +1,4 @@
-"""`SandboxExecutor`: a command and a directory in; output, exit code and whether it was blocked out (requirement A8)."""
+"""`SandboxExecutor`: a command and a directory in; output, exit code and whether it was blocked out (A8)."""
 
 import os
 from dataclasses import dataclass

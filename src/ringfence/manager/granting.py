@@ -30,10 +30,9 @@ REQUIRED = frozenset(
 )
 """What a wall has to give unless the caller asks for less."""
 
-_NOT_A_WORKSPACE = frozenset(
-    "/ /bin /boot /dev /etc /home /lib /lib32 /lib64 /media /mnt /opt /proc /root /run /sbin /srv /sys /tmp /usr /var "
-    "/usr/bin /usr/lib /usr/local /var/lib /var/tmp /var/log".split()
-)
+_TOP = ("bin", "boot", "dev", "etc", "home", "lib", "lib32", "lib64", "media", "mnt", "opt", "proc", "root", "run")
+_BELOW = ("usr/bin", "usr/lib", "usr/local", "var/lib", "var/log", "var/tmp")
+_NOT_A_WORKSPACE = frozenset(f"/{name}" for name in ("", *_TOP, "sbin", "srv", "sys", "tmp", "usr", "var", *_BELOW))
 """Directories that belong to the system or to everybody: writable in a box, they would be the way out."""
 _NEVER_BELOW = ("/proc", "/sys", "/dev")
 
@@ -60,7 +59,9 @@ class Caller:
     state: Path
 
 
-def make_grant(wish: Wish, config: SandboxConfig, caller: Caller, env: Mapping[str, str]) -> tuple[Grant, tuple[str, ...]]:
+def make_grant(
+    wish: Wish, config: SandboxConfig, caller: Caller, env: Mapping[str, str]
+) -> tuple[Grant, tuple[str, ...]]:
     """The grant, and what the caller should be told about it.
 
     Raises:
@@ -78,7 +79,9 @@ def make_grant(wish: Wish, config: SandboxConfig, caller: Caller, env: Mapping[s
             writable.append(_directory(path, caller, rules))
         else:
             notes.append(f"filesystem.whitelist {row}: there is no {path}, so it is left out")
-    requires = wish.requires - {Guarantee.HOST_FILES_HIDDEN, Guarantee.HOST_NAMES_HIDDEN} if config.allow_read_outside else wish.requires
+    requires = wish.requires
+    if config.allow_read_outside:
+        requires -= {Guarantee.HOST_FILES_HIDDEN, Guarantee.HOST_NAMES_HIDDEN}
     grant = Grant(
         workspace=workspace,
         writable=tuple(path for path in dict.fromkeys(writable) if path != workspace),
@@ -94,10 +97,12 @@ def make_grant(wish: Wish, config: SandboxConfig, caller: Caller, env: Mapping[s
 
 
 def _denied_rows(rows: Iterable[str], caller: Caller) -> tuple[str, ...]:
-    """The blacklist, expanded; a row that names a link also hides what the link leads to. Our own state is always in it."""
+    """The blacklist, expanded; a row that names a link also hides its target. Our own state is always in it."""
     expanded = [expand(row, caller.environ, caller.home, glob=True) for row in rows]
     expanded.append(escape(os.path.realpath(caller.state)))
-    real = [escape(os.path.realpath(path)) for path in compiled(tuple(expanded)).literals if os.path.realpath(path) != path]
+    real = [
+        escape(os.path.realpath(path)) for path in compiled(tuple(expanded)).literals if os.path.realpath(path) != path
+    ]
     return tuple(dict.fromkeys((*expanded, *real)))
 
 
@@ -133,7 +138,10 @@ def _readable(given: str | os.PathLike[str], rules: PathRules) -> Path:
     real = _existing(text)
     if real == "/" or any(real == top or real.startswith(f"{top}/") for top in _NEVER_BELOW):
         raise PathAccessDenied(
-            text, "it cannot be shown as a whole", rule="built-in", hint="name what is needed; allowReadOutside shows the rest"
+            text,
+            "it cannot be shown as a whole",
+            rule="built-in",
+            hint="name what is needed; allowReadOutside shows the rest",
         )
     _refuse_denied(text, real, rules)
     return Path(real)
@@ -159,5 +167,7 @@ def _existing(text: str) -> str:
         real = os.path.realpath(text, strict=True)
         os.close(os.open(real, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK))
     except OSError as fault:
-        raise PathAccessDenied(text, f"cannot be granted: {fault.strerror}", hint="give an existing, readable path") from fault
+        raise PathAccessDenied(
+            text, f"cannot be granted: {fault.strerror}", hint="give an existing, readable path"
+        ) from fault
     return real

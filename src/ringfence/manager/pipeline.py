@@ -2,9 +2,9 @@
 
 request -> decide -> acquire -> execute -> collect -> audit -> result
 
-Left of `acquire` is judgement: it looks at values and says yes or no. Right of it is enforcement: it obeys the grant and never judges.
-The journal opens before anything runs, with the decision, and closes after it, with the result; if it cannot be
-written, nothing runs.
+Left of `acquire` is judgement: it looks at values and says yes or no. Right of it is enforcement: it obeys the grant
+and never judges. The journal opens before anything runs, with the decision, and closes after it, with the result; if
+it cannot be written, nothing runs.
 """
 
 import hashlib
@@ -88,7 +88,9 @@ def check_form(request: Request) -> None:
         if not name or "=" in name or "\0" in name or "\0" in value:
             raise InvalidConfig(f"{name!r} cannot be the name of a variable, or its value holds a NUL byte")
     if request.timeout is not None and not request.timeout > 0:
-        raise InvalidConfig(f"a timeout of {request.timeout!r} s is not above zero", hint="leave it out for the default")
+        raise InvalidConfig(
+            f"a timeout of {request.timeout!r} s is not above zero", hint="leave it out for the default"
+        )
 
 
 def _resolved_cwd(request: Request, grant: Grant) -> Path:

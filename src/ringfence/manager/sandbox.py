@@ -35,7 +35,8 @@ class Output:
 class Sandbox:
     """A walled-in place for an agent's commands.
 
-    Use it as an async context manager: the box is made at the first command and gone, with everything in it, at the end.
+    Use it as an async context manager: the box is made at the first command and gone, with everything in it, at the
+    end.
 
         async with Sandbox(workspace="project") as box:
             done = await box.shell("pytest -q", timeout=60)
@@ -136,7 +137,8 @@ class Sandbox:
         Raises:
             CommandNotAllowed, PathAccessDenied, InvalidConfig: the request makes no sense.
             PermissionDenied: the journal cannot be written.
-            InitializationFailed, SpawnFailed, Internal: the wall or the program could not be started, or the box was lost.
+            InitializationFailed, SpawnFailed, Internal: the wall or the program could not be started, or the box was
+            lost.
         """
         request = _request(command, None, cwd, env, stdin, timeout, overflow, on_output)
         return await self._pipeline.run(request)

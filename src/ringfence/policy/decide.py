@@ -1,4 +1,4 @@
-"""Decides: from a request, a configuration and where it runs, to a decision. Pure; it looks at values, never at the disk."""
+"""Decides: from a request, a grant and where it runs, to a decision. Pure: looks at values, never at the disk."""
 
 import os
 from dataclasses import dataclass

@@ -21,30 +21,53 @@ from ringfence.values.sizes import parse_duration, parse_size, show_seconds, sho
 
 def run(
     command: Annotated[
-        list[str], typer.Argument(help="One word is a line for the shell; several are a program and its arguments.", show_default=False)
+        list[str],
+        typer.Argument(
+            help="One word is a line for the shell; several are a program and its arguments.", show_default=False
+        ),
     ],
     workspace: Annotated[
-        Path | None, typer.Option("--workspace", "-w", metavar="DIR", help="The directory it works in and may write; default: here.")
+        Path | None,
+        typer.Option(
+            "--workspace", "-w", metavar="DIR", help="The directory it works in and may write; default: here."
+        ),
     ] = None,
-    write: Annotated[list[Path] | None, typer.Option(metavar="DIR", help="A further directory that it may write.")] = None,
-    read: Annotated[list[Path] | None, typer.Option(metavar="PATH", help="A further file or directory that it may read.")] = None,
-    deny: Annotated[list[str] | None, typer.Option(metavar="GLOB", help="Hide what matches, also in what is granted.")] = None,
+    write: Annotated[
+        list[Path] | None, typer.Option(metavar="DIR", help="A further directory that it may write.")
+    ] = None,
+    read: Annotated[
+        list[Path] | None, typer.Option(metavar="PATH", help="A further file or directory that it may read.")
+    ] = None,
+    deny: Annotated[
+        list[str] | None, typer.Option(metavar="GLOB", help="Hide what matches, also in what is granted.")
+    ] = None,
     timeout: Annotated[str | None, typer.Option(metavar="TIME", help="End it after this long: 30s, 5m.")] = None,
-    memory: Annotated[str | None, typer.Option(metavar="SIZE", help="Memory of the whole process tree: 512MB, 2GB.")] = None,
+    memory: Annotated[
+        str | None, typer.Option(metavar="SIZE", help="Memory of the whole process tree: 512MB, 2GB.")
+    ] = None,
     processes: Annotated[int | None, typer.Option(metavar="N", help="Processes and threads of the whole tree.")] = None,
-    output: Annotated[str | None, typer.Option(metavar="SIZE", help="Bytes of stdout, and of stderr, before it is ended.")] = None,
+    output: Annotated[
+        str | None, typer.Option(metavar="SIZE", help="Bytes of stdout, and of stderr, before it is ended.")
+    ] = None,
     env: Annotated[
-        list[str] | None, typer.Option(metavar="NAME[=VALUE]", help="A variable for it; without a value, ours. Nothing else comes along.")
+        list[str] | None,
+        typer.Option(
+            metavar="NAME[=VALUE]", help="A variable for it; without a value, ours. Nothing else comes along."
+        ),
     ] = None,
     stdin: Annotated[bool, typer.Option("--stdin", "-i", help="Pass our standard input on to it.")] = False,
     config: Annotated[Path | None, typer.Option(metavar="FILE", help="Use this configuration file.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object with everything, instead of its output.")] = False,
-    explain: Annotated[bool, typer.Option("--explain", help="Say on stderr what the wall was and what was used.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON object with everything, instead of its output.")
+    ] = False,
+    explain: Annotated[
+        bool, typer.Option("--explain", help="Say on stderr what the wall was and what was used.")
+    ] = False,
 ) -> None:
     """Run a command in a sandbox, and exit as it exits.
 
-    Its output passes through untouched. The exit code is the command's own, or 122 if it was refused, 123 if it hit a limit,
-    124 if it timed out, 125 if it could not be run.
+    Its output passes through untouched. The exit code is the command's own, or 122 if it was refused, 123 if it hit a
+    limit, 124 if it timed out, 125 if it could not be run.
 
     Examples:
 
@@ -149,7 +172,12 @@ def _as_json(result: Result) -> dict[str, Any]:
         },
         "wall": None
         if wall is None
-        else {"name": wall.name, "guarantees": sorted(wall.guarantees), "limits_by": wall.limits_by, "notes": wall.notes},
+        else {
+            "name": wall.name,
+            "guarantees": sorted(wall.guarantees),
+            "limits_by": wall.limits_by,
+            "notes": wall.notes,
+        },
         "audit": None if result.audit is None else {"wrapper": result.audit.wrapper, "command": result.audit.command},
     }
 

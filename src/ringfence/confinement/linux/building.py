@@ -1,7 +1,7 @@
 """Writes the plan by which the launcher builds a box's file system from nothing (docs/box-protocol.md).
 
-Order matters: later mounts cover earlier ones, hence system, then private directories, then what is granted, parents before
-children, then covers, and last the seal that makes the root itself read-only.
+Order matters: later mounts cover earlier ones, hence system, then private directories, then what is granted, parents
+before children, then covers, and last the seal that makes the root itself read-only.
 """
 
 import os
@@ -11,7 +11,13 @@ from ringfence.confinement.base import StandIn, View
 AREA = "/sys"
 """Where the launcher builds the new root, in a mount namespace of its own; the helper knows the same name."""
 _DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
-_DEVICE_LINKS = (("fd", "/proc/self/fd"), ("stdin", "fd/0"), ("stdout", "fd/1"), ("stderr", "fd/2"), ("ptmx", "pts/ptmx"))
+_DEVICE_LINKS = (
+    ("fd", "/proc/self/fd"),
+    ("stdin", "fd/0"),
+    ("stdout", "fd/1"),
+    ("stderr", "fd/2"),
+    ("ptmx", "pts/ptmx"),
+)
 
 
 class Plan:

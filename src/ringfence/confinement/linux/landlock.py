@@ -1,10 +1,12 @@
 """Landlock: which rights exist on this kernel, and the words that make PID 1 restrict itself to a view.
 
-Applied inside, after the mounts, by PID 1 on itself, so that every command shares one domain. It repeats what the mounts
+Applied inside, after the mounts, by PID 1 on itself, so that every command shares one domain. It repeats what the
+mounts
 say: if a mount were ever undone, or a kernel file turned out writable, Landlock would still refuse.
 
-What this does not protect against: stat, chmod, chown and extended attributes, for which Landlock has no right; pathname
-sockets before ABI 9; anything on a kernel without Landlock (the probe says so, and the result carries a note).
+What this does not protect against: stat, chmod, chown and extended attributes, for which Landlock has no right;
+pathname sockets before ABI 9; anything on a kernel without Landlock (the probe says so, and the result carries a
+note).
 """
 
 import ctypes

@@ -1,13 +1,13 @@
 """The wall without namespaces: Landlock and seccomp on a subreaper. For unprivileged containers that refuse namespaces.
 
-The host's file system stays as it is; Landlock says what of it can be opened. seccomp refuses every socket but pairs, and
-System V shared memory. The helper adopts orphans and kills by walking its children.
+The host's file system stays as it is; Landlock says what of it can be opened. seccomp refuses every socket but pairs,
+and System V shared memory. The helper adopts orphans and kills by walking its children.
 
-What this does not protect against: names, sizes, modes and links of host files can be seen; modes, owners and times of files that
-the same user owns outside can be changed (Landlock has no right for that); protected paths and blacklisted names inside a
-writable directory are not covered; host processes can be seen in /proc, though not signalled or read; there is no private /tmp,
-home or loopback. So it does not guarantee HOST_NAMES_HIDDEN, WRITES_CONFINED, PROTECTED_PATHS or HOST_PROCESSES_HIDDEN, and is
-used only by a caller that asks for less than those.
+What this does not protect against: names, sizes, modes and links of host files can be seen; modes, owners and times
+of files that the same user owns outside can be changed (Landlock has no right for that); protected paths and
+blacklisted names inside a writable directory are not covered; host processes can be seen in /proc, though not
+signalled or read; there is no private /tmp, home or loopback. So it does not guarantee HOST_NAMES_HIDDEN,
+WRITES_CONFINED, PROTECTED_PATHS or HOST_PROCESSES_HIDDEN, and is used only by a caller that asks for less than those.
 """
 
 import os

@@ -1,13 +1,13 @@
-"""Finds what has to be covered inside a writable directory, and makes placeholders for protected names that are not there.
+"""Finds what has to be covered in a writable directory, and makes placeholders for protected names not there.
 
-One walk over the directory, by name only. Three kinds come out: what the blacklist matches, and sockets that some program of the
-host listens on, are hidden; protected paths are frozen; git directories are anchored, so that they cannot be moved aside
-together with what is frozen in them.
+One walk over the directory, by name only. Three kinds come out: what the blacklist matches, and sockets that some
+program of the host listens on, are hidden; protected paths are frozen; git directories are anchored, so that they
+cannot be moved aside together with what is frozen in them.
 
-A name that is not there cannot be covered by a mount, so a placeholder is made for it, hidden inside, and removed afterwards by
-the launcher, whatever happens to us. It is a socket that nobody listens on, because git and most other programs skip sockets
-when they list a directory, and marked by its time. Boxes that share a workspace share its placeholders: each holds a shared
-lock on the directory, and only the last one removes them.
+A name that is not there cannot be covered by a mount, so a placeholder is made for it, hidden inside, and removed
+afterwards by the launcher, whatever happens to us. It is a socket that nobody listens on, because git and most other
+programs skip sockets when they list a directory, and marked by its time. Boxes that share a workspace share its
+placeholders: each holds a shared lock on the directory, and only the last one removes them.
 
 What this does not protect against: files that the host saves anew during the run, hard links made beforehand, links in
 place of a protected name (the link's target is frozen if it lies inside, the link itself can be replaced).
@@ -27,7 +27,7 @@ from ringfence.policy.globs import PathRules
 _MARK_SECONDS = 86_400  # one day after the epoch: no clock of today makes a file of that time
 _GIT = ".git"
 UNCOVERED = frozenset({".git/commondir"})
-"""Protected names that git cannot bear as an unreadable file: left open, and removed after the run if they have appeared."""
+"""Protected names that git cannot bear as unreadable files: left open, and removed after the run if there."""
 _LOCK_SECONDS = 5.0
 
 

@@ -1,13 +1,15 @@
-"""Finds the tools that PATH reaches, so that a person's programs work inside as they are, and nothing else of a home does.
+"""Finds the tools that PATH reaches: a person's programs work inside as they are, and nothing else of a home shows.
 
-Most of PATH lies in the system's directories, which a box sees anyway. The rest lies below somebody's home: version managers, virtual
-environments, a directory of links into them. For each such entry the smallest directory is found that makes its programs
-run, its tool root. A home directory, `~/.local`, `~/.config` and their like are never roots: beside programs they hold credentials.
+Most of PATH lies in the system's directories, which a box sees anyway. The rest lies below somebody's home: version
+managers, virtual environments, a directory of links into them. For each such entry the smallest directory is found
+that makes its programs run, its tool root. A home directory, `~/.local`, `~/.config` and their like are never roots:
+beside programs they hold credentials.
 
-The base interpreter of a virtual environment is named by a file that the agent may have written. It is believed only if what it
-names is a Python installation.
+The base interpreter of a virtual environment is named by a file that the agent may have written. It is believed only
+if what it names is a Python installation.
 
-What this does not protect against: a secret that somebody keeps inside a tool's own directory, unless the blacklist names it.
+What this does not protect against: a secret that somebody keeps inside a tool's own directory, unless the blacklist
+names it.
 """
 
 import os
@@ -42,7 +44,7 @@ MANAGERS: frozenset[str] = frozenset(
         "uv",
     }
 )
-"""Directories of version managers: programs and what they need, no credentials. Taken whole, wherever below a home they lie."""
+"""Directories of version managers: programs and what they need, no credentials. Taken whole, wherever they lie."""
 
 COMPANIONS: dict[str, tuple[str, ...]] = {
     ".cargo/bin": (".rustup",),  # the programs there only look up the real ones in the other directory
@@ -135,7 +137,8 @@ class _Search:
                 return "/".join(parts[: depth + 1])
         prefix = os.path.dirname(directory)
         is_prefix = os.path.basename(directory) in ("bin", "sbin", "Scripts") and any(
-            os.path.exists(os.path.join(prefix, sign)) for sign in ("pyvenv.cfg", "conda-meta", "lib", "libexec", "lib64")
+            os.path.exists(os.path.join(prefix, sign))
+            for sign in ("pyvenv.cfg", "conda-meta", "lib", "libexec", "lib64")
         )
         shared = os.path.relpath(prefix, self._home) in _SHARED
         return prefix if is_prefix and not shared and prefix != "/" else directory

@@ -10,8 +10,8 @@ from ringfence.policy.globs import PathRules, compiled
 from ringfence.values.grant import Grant
 
 _NEVER_OUTSIDE = frozenset({"proc", "sys", "dev", "run", "tmp", "etc", "boot", "lost+found"})
-"""Top-level directories that are not shown even where reading outside is allowed: they have a private counterpart, or hold
-sockets, devices and kernel knobs. /etc stays an allow-list, because its secrets are not all known by name."""
+"""Top-level directories that are not shown even where reading outside is allowed: they have a private counterpart, or
+hold sockets, devices and kernel knobs. /etc stays an allow-list, because its secrets are not all known by name."""
 
 
 def build_view(grant: Grant, *, home: str, host_path: str, uid: int, gid: int) -> Prepared:
@@ -30,7 +30,9 @@ def build_view(grant: Grant, *, home: str, host_path: str, uid: int, gid: int) -
     notes: list[str] = []
     if grant.read_outside:
         readable += _outside(system)
-        notes.append("the rest of the host is readable; names such as **/.env are hidden in writable directories and the home only")
+        notes.append(
+            "the rest of the host is readable; names such as **/.env are hidden in granted directories and the home"
+        )
     tools = find_tools(
         host_path, home=home, workspaces=writable, visible=(*system, *(link for link, _ in links)), denied=rules.matches
     )

@@ -1,8 +1,8 @@
 """One box of the native engine: PID 1 behind a wall, and the way to run commands in it.
 
-A command's pipes are made here and passed to PID 1. PID 1 reports the end only after everything that the command started
-is dead, so that both pipes are at their end by then. Whatever ends a command early (time, a limit, the caller) is a request
-to PID 1 to kill everything; if it does not answer, the whole box goes.
+A command's pipes are made here and passed to PID 1. PID 1 reports the end only after everything that the command
+started is dead, so that both pipes are at their end by then. Whatever ends a command early (time, a limit, the
+caller) is a request to PID 1 to kill everything; if it does not answer, the whole box goes.
 """
 
 import asyncio
@@ -53,7 +53,14 @@ class _Job:
 
 class NativeBox:
     def __init__(
-        self, started: Started, grant: Grant, holder: Holder, wall: Wall, audit: SandboxAudit, env: dict[str, str], shell: str
+        self,
+        started: Started,
+        grant: Grant,
+        holder: Holder,
+        wall: Wall,
+        audit: SandboxAudit,
+        env: dict[str, str],
+        shell: str,
     ) -> None:
         self._started = started
         self._grant = grant

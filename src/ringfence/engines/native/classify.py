@@ -1,7 +1,7 @@
 """Whose fault was it? Decides how a command ended, from evidence that the command cannot write.
 
-The evidence is our own decision to kill, the kernel's count of memory kills, and the wait status that PID 1 reports. Output, exit
-messages and what the command says about itself are no evidence.
+The evidence is our own decision to kill, the kernel's count of memory kills, and the wait status that PID 1 reports.
+Output, exit messages and what the command says about itself are no evidence.
 """
 
 import os

@@ -21,7 +21,7 @@ _READY_SECONDS = 20.0
 _BY_LIMITS = frozenset({Guarantee.MEMORY_BOUNDED, Guarantee.PROCESSES_BOUNDED})
 """Every holder gives these: the kernel by a control group, or we by looking."""
 _HINTS = {
-    "cannot map the owner": "its file system cannot map owners; run as an ordinary user, or use a workspace on ext4, xfs, btrfs or tmpfs",
+    "cannot map the owner": "its file system cannot map owners; run as an ordinary user, or use ext4, xfs or btrfs",
     "No such file or directory": "something in the workspace vanished while the box was being made; try again",
 }
 
@@ -29,7 +29,9 @@ _HINTS = {
 class NativeEngine:
     name = "native"
 
-    def __init__(self, confiners: tuple[Confiner, ...], environ: Mapping[str, str], home: str, *, only: str | None = None) -> None:
+    def __init__(
+        self, confiners: tuple[Confiner, ...], environ: Mapping[str, str], home: str, *, only: str | None = None
+    ) -> None:
         self._confiners = confiners
         self._environ = environ
         self._home = home
@@ -97,5 +99,3 @@ def _redacted(started: Started, grant: Grant, home: str) -> tuple[str, ...]:
         return word
 
     return ("bwrap" if started.launch.options else "ringfence-box", *map(shown, started.launch.options))
-
-

@@ -1,7 +1,7 @@
 """The messages between the manager and PID 1 of a box: docs/box-protocol.md, version 1.
 
-Every byte that comes from a box is hostile: lengths are checked, kinds and numbers are closed sets, and a message that does not
-fit is a fault of the box, never of ours.
+Every byte that comes from a box is hostile: lengths are checked, kinds and numbers are closed sets, and a message
+that does not fit is a fault of the box, never of ours.
 """
 
 import os
@@ -40,7 +40,9 @@ class Reply:
     numbers: tuple[int, ...]
 
 
-def send(control: socket.socket, kind: Kind, id: int, words: Iterable[str] = (), descriptors: Sequence[int] = ()) -> None:
+def send(
+    control: socket.socket, kind: Kind, id: int, words: Iterable[str] = (), descriptors: Sequence[int] = ()
+) -> None:
     """Send one message; a body that is too long for a packet goes in a memory file."""
     body = b"".join(os.fsencode(word) + b"\0" for word in words)
     header = _HEADER.pack(VERSION, kind, id, len(body))
@@ -57,7 +59,7 @@ def send(control: socket.socket, kind: Kind, id: int, words: Iterable[str] = (),
 
 
 def receive(control: socket.socket) -> tuple[Reply, int] | None:
-    """The next reply, and the process that sent it as the kernel names it to us; None when the box is gone. Does not wait.
+    """The next reply, and the process that sent it, by the kernel's word; None when the box is gone. Does not wait.
 
     Raises:
         BlockingIOError: there is none yet.

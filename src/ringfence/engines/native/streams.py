@@ -58,7 +58,12 @@ class Reader:
     """Reads one pipe as it fills. Owns the descriptor."""
 
     def __init__(
-        self, descriptor: int, stream: Stream, capture: Capture, on_output: OnOutput | None, on_overflow: Callable[[], None]
+        self,
+        descriptor: int,
+        stream: Stream,
+        capture: Capture,
+        on_output: OnOutput | None,
+        on_overflow: Callable[[], None],
     ) -> None:
         self._descriptor = descriptor
         self._stream = stream

@@ -1,6 +1,7 @@
 """Runs a command bare, in a process group of its own, with its time and output bounded.
 
-Reached only when the sandbox is switched off *and* declared not required. It guarantees nothing, and every result says so.
+Reached only when the sandbox is switched off *and* declared not required. It guarantees nothing, and every result
+says so.
 """
 
 import asyncio
