@@ -1,0 +1,64 @@
+"""A caller of its own for each test: a home with secrets in it, a workspace, and nothing of the machine's settings."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.integration.stage import SECRET, SYSTEM_PATH, Place
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
+    """An ordinary person's account: HOME with secrets, a project below it, a plain PATH, no settings."""
+    home = tmp_path / "home"
+    workspace = home / "project"
+    workspace.mkdir(parents=True)
+    for name in (".ssh", ".aws"):
+        (home / name).mkdir(mode=0o755)
+        (home / name / "key").write_text(SECRET)
+    (home / "diary").write_text(SECRET)
+    for name in list(os.environ):
+        if name.startswith(("RINGFENCE_", "SYNAPSE_", "OPENAGENTIC_", "GIT_", "LC_")):
+            monkeypatch.delenv(name)
+    state = home / ".ringfence" / "state"
+    for name, value in {"HOME": str(home), "PATH": SYSTEM_PATH, "LANG": "C.UTF-8"}.items():
+        monkeypatch.setenv(name, value)
+    return Place(tmp_path, home, workspace, state)
+
+
+@pytest.fixture
+def repository(place: Place) -> Place:
+    """The same with a git repository in the workspace that has one commit."""
+    line = "git init -q -b main . && git config user.name A && git config user.email a@b.c && git commit -q --allow-empty -m one"
+    done = place.host(line)
+    assert done.returncode == 0, done.stderr
+    return place
+
+
+@pytest.fixture
+def ringfence_process(place: Place) -> Iterator[Callable[[str], subprocess.Popen[str]]]:
+    """Starts a Python program of ours as a child of its own; killed at the end if it still runs."""
+    started: list[subprocess.Popen[str]] = []
+
+    def start(program: str) -> subprocess.Popen[str]:
+        env = {"PATH": SYSTEM_PATH, "HOME": str(place.home), "TMPDIR": os.environ["TMPDIR"]}
+        child = subprocess.Popen(
+            [sys.executable, "-c", program], stdout=subprocess.PIPE, stdin=subprocess.PIPE, text=True, env=env, cwd=place.workspace
+        )
+        started.append(child)
+        return child
+
+    yield start
+    for child in started:
+        if child.poll() is None:
+            child.kill()
+        child.wait()
+        for stream in (child.stdout, child.stdin):
+            if stream is not None:
+                stream.close()
