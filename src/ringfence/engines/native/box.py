@@ -189,11 +189,11 @@ class NativeBox:
             if request.stdin is None:
                 inputs = os.open("/dev/null", os.O_RDONLY | os.O_CLOEXEC)
             else:
-                inputs, stdin = os.pipe()
+                inputs, stdin = self._pipe()
             theirs.callback(os.close, inputs)
             descriptors = [inputs]
             for stream in Stream:
-                ours, end = os.pipe()
+                ours, end = self._pipe()
                 theirs.callback(os.close, end)
                 descriptors.append(end)
                 capture = Capture(self._grant.limits.output_bytes, request.overflow)
@@ -209,6 +209,13 @@ class NativeBox:
                     os.close(stdin)
                 raise Internal("the box is gone", hint="open a new one") from fault
             return stdin
+
+    def _pipe(self) -> tuple[int, int]:
+        """A pipe that the command may open again by name, as /dev/stderr, also where its uid is not ours."""
+        ours, theirs = os.pipe()
+        if self._started.owner is not None:
+            os.fchown(ours, *self._started.owner)
+        return ours, theirs
 
     def _argv(self, request: Request, descriptors: list[int], undo: ExitStack) -> list[str]:
         if request.argv is not None:

@@ -28,6 +28,8 @@ class Started:
     configure: tuple[str, ...]
     seccomp: int
     """The filter's descriptor, kept for a wall where PID 1 applies it itself; else -1."""
+    owner: tuple[int, int] | None
+    """Run by root: the ids that a command runs with."""
 
     def let_go(self) -> None:
         """Close our ends: PID 1 sees its control socket close and exits, the launcher cleans up."""
@@ -106,6 +108,7 @@ def start(confiner: Confiner, prepared: Prepared, holder: Holder, limits: Limits
             launch,
             ("umask", str(0o022), *rlimits.words(limits), *launch.configure),
             kept_filter,
+            None if stand_in is None else (stand_in.uid, stand_in.gid),
         )
 
 
