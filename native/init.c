@@ -14,8 +14,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/filter.h>
-#include <linux/seccomp.h>
 #include <poll.h>
 #include <signal.h>
 #include <stddef.h>
@@ -41,12 +39,23 @@
 #define SYS_landlock_restrict_self 446
 #endif
 #define RULE_PATH_BENEATH 1
+#define MODE_FILTER 2
 #define SCRIPT_FD 9
 #define FDS_MAX 5
 
 static int control;
 static sigset_t children;
 
+/* As the kernel defines them; its headers are not there for every libc. */
+struct instruction {
+    uint16_t code;
+    uint8_t yes, no;
+    uint32_t operand;
+};
+struct program {
+    unsigned short length;
+    struct instruction *instructions;
+};
 struct ruleset {
     uint64_t fs, net, scoped;
 };
@@ -67,12 +76,12 @@ static void send_numbers(uint32_t kind, uint32_t id, const uint64_t *n, size_t c
         if (errno != EINTR) _exit(0); /* nobody listens any more */
 }
 
-/* The filter is struct sock_filter[]; only the wall without bubblewrap leaves it to us. */
+/* Only the wall without bubblewrap leaves the filter to us. */
 static void apply_filter(int fd) {
     struct words bytes = slurp(fd);
-    struct sock_fprog program = {(unsigned short)((bytes.end - bytes.at) / (ptrdiff_t)sizeof(struct sock_filter)), (void *)bytes.at};
+    struct program program = {(unsigned short)((size_t)(bytes.end - bytes.at) / sizeof(struct instruction)), (void *)bytes.at};
     if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)) die("no_new_privs");
-    if (prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program)) die("seccomp");
+    if (prctl(PR_SET_SECCOMP, MODE_FILTER, &program)) die("seccomp");
     free(bytes.at);
 }
 

@@ -135,7 +135,7 @@ def _protect(masks: Masks, shared: Shared, below: str, *, plain: str) -> None:
     except (FileNotFoundError, NotADirectoryError):
         if plain in UNCOVERED:
             masks.sweeps.append((root, below))
-        elif _make_placeholder(path):
+        elif _make_placeholder(path, shared):
             shared.placeholders.append(below)
             masks.covers.append(Cover(root, below, How.HIDE))
         return
@@ -154,11 +154,15 @@ def is_placeholder(info: os.stat_result) -> bool:
     return stat.S_ISSOCK(info.st_mode) and int(info.st_mtime) == _MARK_SECONDS
 
 
-def _make_placeholder(path: str) -> bool:
-    """False if there is no directory to make it in."""
+def _make_placeholder(path: str, shared: Shared) -> bool:
+    """False if there is no directory to make it in.
+
+    All placeholders of a directory are links to the first: a link costs a twentieth of a new file.
+    """
     try:
-        os.mknod(path, stat.S_IFSOCK)
-        os.utime(path, (_MARK_SECONDS, _MARK_SECONDS), follow_symlinks=False)
+        if not (shared.placeholders and _link(os.path.join(shared.root, shared.placeholders[0]), path)):
+            os.mknod(path, stat.S_IFSOCK)
+            os.utime(path, (_MARK_SECONDS, _MARK_SECONDS), follow_symlinks=False)
     except FileExistsError:
         pass  # another box was faster
     except (FileNotFoundError, NotADirectoryError):
@@ -167,4 +171,15 @@ def _make_placeholder(path: str) -> bool:
         raise PermissionDenied(
             f"cannot protect {path}: {fault.strerror}", hint="give a workspace that you may write to"
         ) from fault
+    return True
+
+
+def _link(first: str, path: str) -> bool:
+    """Whether it could be made as a link; not every file system has them, and the first may be somebody else's."""
+    try:
+        os.link(first, path, follow_symlinks=False)
+    except (FileExistsError, FileNotFoundError, NotADirectoryError):
+        raise
+    except OSError:
+        return False
     return True

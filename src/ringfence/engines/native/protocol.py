@@ -44,7 +44,7 @@ def send(
     control: socket.socket, kind: Kind, id: int, words: Iterable[str] = (), descriptors: Sequence[int] = ()
 ) -> None:
     """Send one message; a body that is too long for a packet goes in a memory file."""
-    body = b"".join(os.fsencode(word) + b"\0" for word in words)
+    body = os.fsencode("\0".join((*words, "")))
     header = _HEADER.pack(VERSION, kind, id, len(body))
     if len(body) <= INLINE_MAX:
         socket.send_fds(control, [header + body], descriptors)

@@ -130,7 +130,7 @@ def _plan(launch: Launch, prepared: Prepared, holder: Holder, lifeline: int) -> 
 
 
 def _words(words: Iterable[str]) -> bytes:
-    return b"".join(os.fsencode(word) + b"\0" for word in words)
+    return os.fsencode("\0".join((*words, "")))
 
 
 def _memory_file(undo: ExitStack, name: str) -> int:
