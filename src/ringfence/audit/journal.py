@@ -1,10 +1,11 @@
 """The journal: one JSON line for each execution, opened before the run and closed after it.
 
-Opening an entry puts the decision on disk, as a pending file of its own; if that cannot be written, nothing runs.
-Closing it appends one complete line to the journal and removes the pending file. An execution that never came to its
-end (the machine or we died) leaves its pending file; whoever opens the journal next appends it as `interrupted`.
+Opening an entry puts the decision on disk, into a pending file that the writer holds locked; if that cannot be written,
+nothing runs. Closing it appends one complete line to the journal. A writer that died (or whose machine did) leaves its
+pending file unlocked; whoever looks next appends what was open in it as `interrupted`.
 """
 
+import fcntl
 import json
 import os
 import time
@@ -17,6 +18,7 @@ from ringfence.errors import PermissionDenied
 
 _LINES = "journal.jsonl"
 _PENDING = "pending"
+_NEW = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 @dataclass(slots=True)
@@ -24,7 +26,6 @@ class Entry:
     """One execution's record while it runs."""
 
     journal: "Journal"
-    run_id: str
     opened: dict[str, Any]
 
     def close(self, ended: dict[str, Any]) -> None:
@@ -33,21 +34,19 @@ class Entry:
         Raises:
             PermissionDenied: it cannot be written.
         """
-        self.journal.append(self.opened | ended)
-        with suppress(OSError):
-            os.unlink(self.journal.pending / self.run_id)
+        self.journal.close_entry(self.opened, ended)
 
 
 class Journal:
-    def __init__(self, directory: Path) -> None:
-        self._directory = directory
-        self._lines = directory / _LINES
-        self.pending = directory / _PENDING
-        self._descriptor = -1
+    """One writer's hold on the journal in a directory; close it."""
 
-    @property
-    def path(self) -> Path:
-        return self._lines
+    def __init__(self, directory: Path) -> None:
+        self.path = directory / _LINES
+        self.pending = directory / _PENDING
+        self._lines = -1
+        self._own = -1
+        self._own_path = self.pending / f"{os.getpid()}-{os.urandom(4).hex()}"
+        self._open: set[str] = set()
 
     def open(self, run_id: str, what: dict[str, Any]) -> Entry:
         """Put the decision on disk.
@@ -57,83 +56,108 @@ class Journal:
         """
         opened = {"run": run_id, "at": time.time(), "pid": os.getpid()} | what
         try:
-            self._write_pending(run_id, opened)
-        except FileNotFoundError:
-            try:
-                self.pending.mkdir(parents=True, exist_ok=True, mode=0o700)
-                self._write_pending(run_id, opened)
-            except OSError as fault:
-                raise _unwritable(self.pending, fault) from fault
+            if self._own < 0:
+                self._own = self._make_own()
+            os.write(self._own, _encode(opened))
         except OSError as fault:
             raise _unwritable(self.pending, fault) from fault
         self._lines_file()  # the line itself must be writable too, and it is better to know before the run
-        return Entry(self, run_id, opened)
+        self._open.add(run_id)
+        return Entry(self, opened)
 
-    def append(self, record: dict[str, Any]) -> None:
-        data = _encode(record)
-        try:
-            # One write to a file opened for appending: lines of several processes do not mix.
-            os.write(self._lines_file(), data)
-        except OSError as fault:
-            raise _unwritable(self._lines, fault) from fault
-
-    def close(self) -> None:
-        if self._descriptor >= 0:
-            os.close(self._descriptor)
-            self._descriptor = -1
+    def close_entry(self, opened: dict[str, Any], ended: dict[str, Any]) -> None:
+        """See `Entry.close`."""
+        self._append(opened | ended)
+        self._open.discard(opened["run"])
+        with suppress(OSError):
+            if self._open:
+                os.write(self._own, _encode({"run": opened["run"], "closed": True}))
+            else:
+                os.ftruncate(self._own, 0)
 
     def recover(self) -> int:
-        """Close what a dead process left open; returns how many."""
+        """Close what dead writers left open; returns how many entries."""
         count = 0
         with suppress(OSError):
             for path in list(self.pending.iterdir()):
-                count += self._recover(path)
+                if path != self._own_path:
+                    count += self._recover(path)
         return count
 
-    def _recover(self, path: Path) -> bool:
-        try:
-            record = json.loads(path.read_bytes())
-            if _is_alive(record["pid"], record["at"]):
-                return False
-            self.append(record | {"ending": "interrupted"})
-            path.unlink()
-        except (OSError, ValueError, KeyError, TypeError):
-            return False
-        return True
+    def close(self) -> None:
+        if self._own >= 0:
+            if not self._open:
+                with suppress(OSError):
+                    os.unlink(self._own_path)
+            os.close(self._own)
+            self._own = -1
+        if self._lines >= 0:
+            os.close(self._lines)
+            self._lines = -1
 
-    def _write_pending(self, run_id: str, opened: dict[str, Any]) -> None:
-        descriptor = os.open(self.pending / run_id, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    def _recover(self, path: Path) -> int:
         try:
-            os.write(descriptor, _encode(opened))
+            descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        except OSError:
+            return 0
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            left = _still_open(os.read(descriptor, os.fstat(descriptor).st_size))
+            for record in left:
+                self._append(record | {"ending": "interrupted"})
+            os.unlink(path)
+        except OSError:
+            return 0  # its writer lives, or another process was faster
         finally:
             os.close(descriptor)
+        return len(left)
+
+    def _make_own(self) -> int:
+        try:
+            descriptor = os.open(self._own_path, _NEW | os.O_EXCL, 0o600)
+        except FileNotFoundError:
+            self.pending.mkdir(parents=True, exist_ok=True, mode=0o700)
+            descriptor = os.open(self._own_path, _NEW | os.O_EXCL, 0o600)
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        return descriptor
+
+    def _append(self, record: dict[str, Any]) -> None:
+        try:
+            # One write to a file opened for appending: lines of several processes do not mix.
+            os.write(self._lines_file(), _encode(record))
+        except OSError as fault:
+            raise _unwritable(self.path, fault) from fault
 
     def _lines_file(self) -> int:
         """The journal's descriptor; opened anew if somebody has removed or rotated the file."""
-        if self._descriptor >= 0 and os.fstat(self._descriptor).st_nlink == 0:
-            self.close()
-        if self._descriptor < 0:
-            flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+        if self._lines >= 0 and os.fstat(self._lines).st_nlink == 0:
+            os.close(self._lines)
+            self._lines = -1
+        if self._lines < 0:
             try:
-                self._descriptor = os.open(self._lines, flags, 0o600)
+                self._lines = os.open(self.path, _NEW, 0o600)
             except OSError as fault:
-                raise _unwritable(self._lines, fault) from fault
-        return self._descriptor
+                raise _unwritable(self.path, fault) from fault
+        return self._lines
+
+
+def _still_open(data: bytes) -> list[dict[str, Any]]:
+    """The records of a pending file that were opened and not closed; a torn last line was never acted upon."""
+    found: dict[str, dict[str, Any]] = {}
+    for line in data.splitlines():
+        with suppress(ValueError, KeyError, TypeError):
+            record = json.loads(line)
+            if record.get("closed"):
+                found.pop(record["run"], None)
+            else:
+                found[record["run"]] = record
+    return list(found.values())
 
 
 def _encode(record: dict[str, Any]) -> bytes:
     # ASCII keeps control characters and half characters of file names escaped: one record is one line, whatever it
     # holds.
     return json.dumps(record, ensure_ascii=True, separators=(",", ":")).encode() + b"\n"
-
-
-def _is_alive(pid: int, since: float) -> bool:
-    """Whether the process that opened an entry still runs; a pid that was given out again started later."""
-    try:
-        started = os.stat(f"/proc/{pid}").st_ctime
-    except OSError:
-        return False
-    return started <= since + 1
 
 
 def _unwritable(path: Path, fault: OSError) -> PermissionDenied:
