@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+import ringfence
 from tests.integration.stage import SECRET, SYSTEM_PATH, Place
 
 
@@ -48,8 +49,15 @@ def ringfence_process(place: Place) -> Iterator[Callable[[str], subprocess.Popen
 
     def start(program: str) -> subprocess.Popen[str]:
         env = {"PATH": SYSTEM_PATH, "HOME": str(place.home), "TMPDIR": os.environ["TMPDIR"]}
+        env["PYTHONPATH"] = os.path.dirname(os.path.dirname(ringfence.__file__))
         child = subprocess.Popen(
-            [sys.executable, "-c", program], stdout=subprocess.PIPE, stdin=subprocess.PIPE, text=True, env=env, cwd=place.workspace
+            [sys.executable, "-c", program],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            env=env,
+            cwd=place.workspace,
         )
         started.append(child)
         return child

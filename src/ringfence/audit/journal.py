@@ -47,6 +47,7 @@ class Journal:
         self._own = -1
         self._own_path = self.pending / f"{os.getpid()}-{os.urandom(4).hex()}"
         self._open: set[str] = set()
+        self._closing = False
 
     def open(self, run_id: str, what: dict[str, Any]) -> Entry:
         """Put the decision on disk.
@@ -74,6 +75,8 @@ class Journal:
                 os.write(self._own, _encode({"run": opened["run"], "closed": True}))
             else:
                 os.ftruncate(self._own, 0)
+        if self._closing:
+            self.close()
 
     def recover(self) -> int:
         """Close what dead writers left open; returns how many entries."""
@@ -85,10 +88,13 @@ class Journal:
         return count
 
     def close(self) -> None:
+        """Let the files go; waits for the last open entry, which its run closes a moment later."""
+        self._closing = True
+        if self._open:
+            return
         if self._own >= 0:
-            if not self._open:
-                with suppress(OSError):
-                    os.unlink(self._own_path)
+            with suppress(OSError):
+                os.unlink(self._own_path)
             os.close(self._own)
             self._own = -1
         if self._lines >= 0:

@@ -88,8 +88,12 @@ class Sandbox:
     # --- life ---------------------------------------------------------------------------------------------------------
 
     async def __aenter__(self) -> Self:
-        self._assembly.journal.recover()
-        await self._acquire()
+        try:
+            self._assembly.journal.recover()
+            await self._acquire()
+        except BaseException:
+            await self.close()
+            raise
         return self
 
     async def __aexit__(
@@ -98,12 +102,13 @@ class Sandbox:
         await self.close()
 
     async def close(self) -> None:
-        """End everything that runs in it."""
+        """End everything that runs in it; returns when nothing of it is left."""
         self._closed = True
-        box, self._box = self._box, None
-        if box is not None:
-            await box.close()
-        self._assembly.journal.close()
+        try:
+            if self._box is not None:
+                await self._box.close()
+        finally:
+            self._assembly.journal.close()
 
     async def _acquire(self) -> Box:
         """The box; a new one if there is none yet, or if the last one was lost."""

@@ -9,11 +9,11 @@ import asyncio
 import errno
 import os
 import signal
-import subprocess
 import time
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Any
 
 from ringfence.engines.native import protocol
 from ringfence.engines.native.classify import Evidence, classify, violations
@@ -79,6 +79,7 @@ class NativeBox:
         self._loop = asyncio.get_running_loop()
         self._lost = False
         self._closed = False
+        self._gone: asyncio.Future[None] = self._loop.create_future()
         self._loop.add_reader(started.control.fileno(), self._on_message)
 
     # --- life ---------------------------------------------------------------------------------------------------------
@@ -108,13 +109,23 @@ class NativeBox:
         return ""
 
     async def close(self) -> None:
-        if self._closed:
-            return
-        self._closed = True
-        self._loop.remove_reader(self._started.control.fileno())
-        self._started.let_go()
-        await asyncio.shield(_wait_for_exit(self._started.launcher))
+        if not self._closed:
+            self._closed = True
+            self._loop.remove_reader(self._started.control.fileno())
+            self._started.let_go()
+            descriptor = os.pidfd_open(self._started.launcher.pid)
+            self._loop.add_reader(descriptor, self._on_gone, descriptor)
+        if await _wait_through_cancel(self._gone):
+            raise asyncio.CancelledError
+
+    def _on_gone(self, descriptor: int) -> None:
+        """The launcher has ended, and with it everything in the box."""
+        self._loop.remove_reader(descriptor)
+        os.close(descriptor)
+        self._started.launcher.wait()
         self._holder.close()
+        self._fail(Internal("the box was closed while the command ran"))
+        self._gone.set_result(None)
 
     def _on_message(self) -> None:
         try:
@@ -137,6 +148,9 @@ class NativeBox:
     def _lose(self, fault: Internal) -> None:
         self._lost = True
         self._loop.remove_reader(self._started.control.fileno())
+        self._fail(fault)
+
+    def _fail(self, fault: Internal) -> None:
         waiting = self._ready if self._job is None else self._job.ended
         if not waiting.done():
             waiting.set_exception(fault)
@@ -167,7 +181,7 @@ class NativeBox:
             reply = await self._wait_ended(job, request)
         except asyncio.CancelledError:
             self._stop(job, Limit.WALL)
-            await asyncio.shield(_wait_quietly(job.ended))
+            await _wait_through_cancel(job.ended)
             raise
         finally:
             timer.cancel()
@@ -294,30 +308,17 @@ class NativeBox:
         return Usage(0.0, reading.cpu_seconds, self._holder.peak_memory_bytes(), self._holder.name)
 
 
-async def _wait_quietly(ended: asyncio.Future[Reply]) -> None:
-    with suppress(Internal):
-        await ended
+async def _wait_through_cancel(future: asyncio.Future[Any]) -> bool:
+    """Wait for what must not be left half done; returns whether somebody asked us to stop meanwhile."""
+    cancelled = False
+    while not future.done():
+        try:
+            await asyncio.wait((future,))
+        except asyncio.CancelledError:
+            cancelled = True
+    return cancelled
 
 
 def _settle(future: asyncio.Future[Reply], reply: Reply) -> None:
     if not future.done():
         future.set_result(reply)
-
-
-async def _wait_for_exit(process: subprocess.Popen[bytes]) -> None:
-    """Wait for a child without a thread."""
-    loop = asyncio.get_running_loop()
-    gone: asyncio.Future[None] = loop.create_future()
-    descriptor = os.pidfd_open(process.pid)
-    try:
-        loop.add_reader(descriptor, _wake, gone)
-        await gone
-    finally:
-        loop.remove_reader(descriptor)
-        os.close(descriptor)
-    process.wait()
-
-
-def _wake(future: asyncio.Future[None]) -> None:
-    if not future.done():
-        future.set_result(None)

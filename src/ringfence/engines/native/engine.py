@@ -60,8 +60,13 @@ class NativeEngine:
             await box.close()
             hint = next((hint for sign, hint in _HINTS.items() if sign in fault.message), "run `ringfence doctor`")
             raise InitializationFailed(f"the wall could not be built: {fault.message}", hint=hint) from fault
+        except TimeoutError as fault:
+            await box.close()
+            raise InitializationFailed(
+                f"the wall was not ready after {_READY_SECONDS:g} s", hint="is the machine overloaded? try again"
+            ) from fault
         except BaseException:
-            await asyncio.shield(box.close())
+            await box.close()
             raise
         return box
 
