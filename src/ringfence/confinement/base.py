@@ -17,6 +17,8 @@ class How(StrEnum):
     """Read, not written, not replaced."""
     ANCHOR = "anchor"
     """Read and written, but not renamed or removed itself, so that what is frozen below it stays where it is."""
+    PIN = "pin"
+    """The same for a directory on the way to something covered; files still move freely in and out of it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ before children, then covers, and last the seal that makes the root itself read-
 
 import os
 
-from ringfence.confinement.base import StandIn, View
+from ringfence.confinement.base import How, StandIn, View
 
 AREA = "/sys"
 """Where the launcher builds the new root, in a mount namespace of its own; the helper knows the same name."""
@@ -74,7 +74,7 @@ def build(view: View, stand_in: StandIn | None) -> Plan:
     granted = [("show", path) for path in view.readable] + [("share", path) for path in view.writable]
     for verb, path in sorted(granted, key=lambda entry: (entry[1].count("/"), entry[1])):
         plan.put(verb, path, path)
-    for cover in view.covers:
+    for cover in sorted(view.covers, key=lambda cover: cover.how is not How.PIN):
         plan.step(cover.how.value, cover.root, cover.below)
     for path in view.hidden:
         plan.step("hide", os.path.dirname(path), os.path.basename(path))

@@ -13,7 +13,7 @@ _FIRST = 0.01
 _FASTEST = 0.005
 _SLOWEST = 0.1
 _BYTES_PER_SECOND = 8 * 1024**3
-"""How fast a tree might fill memory; decides how soon to look again."""
+"""How fast a tree might fill memory or a disk's cache; decides how soon to look again."""
 
 
 class Watch:
@@ -40,7 +40,7 @@ class Watch:
         if over is not None:
             self._stop(over)
             return
-        room = self._limits.memory_bytes - reading.memory_bytes
+        room = min(self._limits.memory_bytes - reading.memory_bytes, self._disk.room_bytes)
         pause = min(_SLOWEST, max(_FASTEST, room / _BYTES_PER_SECOND))
         self._timer = self._loop.call_later(pause, self._look)
 
