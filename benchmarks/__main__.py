@@ -1,4 +1,4 @@
-"""What a call costs: a bare process, raw bubblewrap, Ringfence, and what a person would pick instead where it is installed.
+"""What a call costs: a bare process, raw bubblewrap, Ringfence, and what a person would pick instead, if installed.
 
 python -m benchmarks [rounds]
 """
