@@ -48,6 +48,8 @@ class _Job:
     ended: asyncio.Future[Reply]
     """Resolved when everything that the command started is dead, or when it could not be started."""
     killed_for: Limit | None = None
+    fault: BaseException | None = None
+    """What the caller's own callback or stream raised."""
     readers: list[Reader] = field(default_factory=list)
 
 
@@ -178,6 +180,7 @@ class NativeBox:
             stdin = self._spawn(job, request)
             if request.stdin is not None:
                 feeder = self._loop.create_task(feed(stdin, request.stdin))
+                feeder.add_done_callback(partial(self._on_fed, job))
             reply = await self._wait_ended(job, request)
         except asyncio.CancelledError:
             self._stop(job, Limit.WALL)
@@ -192,6 +195,8 @@ class NativeBox:
                 reader.drain()
                 reader.close()
             self._job = None
+        if job.fault is not None:
+            raise job.fault
         return self._result(job, reply, time.monotonic() - begin, timeout)
 
     def _spawn(self, job: _Job, request: Request) -> int:
@@ -212,7 +217,14 @@ class NativeBox:
                 descriptors.append(end)
                 capture = Capture(self._grant.limits.output_bytes, request.overflow)
                 job.readers.append(
-                    Reader(ours, stream, capture, request.on_output, lambda: self._stop(job, Limit.OUTPUT))
+                    Reader(
+                        ours,
+                        stream,
+                        capture,
+                        request.on_output,
+                        on_overflow=lambda: self._stop(job, Limit.OUTPUT),
+                        on_fault=partial(self._on_fault, job),
+                    )
                 )
             argv = self._argv(request, descriptors, theirs)
             words = [cwd, str(len(argv)), str(len(env)), *argv, *(f"{name}={value}" for name, value in env.items())]
@@ -268,6 +280,16 @@ class NativeBox:
         with suppress(OSError):
             protocol.send(self._started.control, Kind.KILL_ALL, job.id)
         self._loop.call_later(_KILL_SECONDS, self._give_up_on, job)
+
+    def _on_fed(self, job: _Job, feeder: asyncio.Task[None]) -> None:
+        fault = None if feeder.cancelled() else feeder.exception()
+        if fault is not None:
+            self._on_fault(job, fault)
+
+    def _on_fault(self, job: _Job, fault: BaseException) -> None:
+        """The caller's callback or stream failed: the command is ended, and the fault raised when it is."""
+        job.fault = job.fault or fault
+        self._stop(job, Limit.WALL)
 
     def _give_up_on(self, job: _Job) -> None:
         if not job.ended.done() and not self._closed and self._first_pid:

@@ -64,12 +64,14 @@ class Reader:
         capture: Capture,
         on_output: OnOutput | None,
         on_overflow: Callable[[], None],
+        on_fault: Callable[[Exception], None],
     ) -> None:
         self._descriptor = descriptor
         self._stream = stream
         self.capture = capture
         self._on_output = on_output
         self._on_overflow = on_overflow
+        self._on_fault = on_fault
         self._loop = asyncio.get_running_loop()
         os.set_blocking(descriptor, False)
         self._loop.add_reader(descriptor, self._ready)
@@ -95,7 +97,11 @@ class Reader:
             self._on_overflow()
             piece = piece[: len(piece) - (self.capture.dropped - before)]
         if piece and self._on_output is not None:
-            self._on_output(self._stream, piece)
+            try:
+                self._on_output(self._stream, piece)
+            except Exception as fault:  # the caller's own: it goes to the caller, not to the event loop's log
+                self._on_output = None
+                self._on_fault(fault)
         return True
 
     def drain(self) -> None:
