@@ -8,6 +8,7 @@ from ringfence.errors import InvalidConfig
 from ringfence.values.sizes import show_size
 
 _MIB = 1024 * 1024
+_MOST = 2**62  # control groups and resource limits take signed 64-bit numbers; this leaves room to count on
 
 
 class Limit(StrEnum):
@@ -63,10 +64,16 @@ class Limits:
     def __post_init__(self) -> None:
         for field in fields(self):
             value = getattr(self, field.name)
-            # `not value > 0` also refuses NaN, which every comparison calls false.
-            if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
+            whole = not field.name.endswith("_seconds")
+            # A comparison that does not hold also refuses NaN; infinity would switch a limit off.
+            if (
+                isinstance(value, bool)
+                or not isinstance(value, int if whole else int | float)
+                or not 0 < value <= _MOST
+            ):
+                number = "whole number" if whole else "number"
                 raise InvalidConfig(
-                    f"limit {field.name} is {value!r}; it must be a number above zero",
+                    f"limit {field.name} is {value!r}; it must be a {number} above zero, and one that the kernel takes",
                     hint="leave a limit out to get its default; no limit can be switched off",
                 )
 

@@ -1,13 +1,15 @@
 """Reads sizes such as `512MB` and times such as `30s`, and writes them for people."""
 
 import re
+from fractions import Fraction
 
 from ringfence.errors import InvalidConfig
 
 _UNITS = {"": 1, "b": 1, "k": 1024, "m": 1024**2, "g": 1024**3, "t": 1024**4}
-_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?)i?b?", re.IGNORECASE)
+_NUMBER = r"(\d{1,20}(?:\.\d{1,20})?)"  # longer ones are no sizes, and would be infinite as floats
+_SIZE = re.compile(_NUMBER + r"\s*([kmgt]?)i?b?", re.IGNORECASE)
 _SECONDS = {"": 1.0, "ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
-_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|)", re.IGNORECASE)
+_DURATION = re.compile(_NUMBER + r"\s*(ms|s|m|h|)", re.IGNORECASE)
 
 
 def parse_size(text: str | int) -> int:
@@ -15,7 +17,7 @@ def parse_size(text: str | int) -> int:
     match = _SIZE.fullmatch(str(text).strip())
     if match is None:
         raise InvalidConfig(f"{text!r} is not a size", hint="write it as 512MB, 2GB or a number of bytes")
-    return int(float(match[1]) * _UNITS[match[2].lower()])
+    return int(Fraction(match[1]) * _UNITS[match[2].lower()])
 
 
 def parse_duration(text: str | float) -> float:
