@@ -49,7 +49,7 @@ def parse_mounts(mountinfo: str, membership: str) -> tuple[tuple[Mounted, ...], 
 
 def _relative(path: str, root: str) -> str:
     """A group's path, seen from a mount whose root may itself be a group (as in a container)."""
-    inside = path.removeprefix(root) if root != "/" and path.startswith(root) else path
+    inside = path.removeprefix(root) if root != "/" and f"{path}/".startswith(f"{root}/") else path
     return inside.lstrip("/")
 
 

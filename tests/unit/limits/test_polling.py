@@ -1,0 +1,98 @@
+"""Polling: reads this very process, whose numbers are known."""
+
+import mmap
+import os
+import resource
+
+import pytest
+
+from ringfence.limits import polling, rlimits
+from ringfence.limits.polling import Polling, processes
+from ringfence.values.limits import Limit, Limits
+
+
+@pytest.mark.req("B6", "C9")
+def test_memory_that_is_touched_shows_in_the_reading_and_in_the_peak() -> None:
+    holder = Polling()
+    before = holder.read(os.getpid()).memory_bytes
+    held = bytearray(os.urandom(1)) * (32 << 20)
+
+    now = holder.read(os.getpid()).memory_bytes
+
+    assert now - before > 24 << 20
+    assert holder.peak_memory_bytes() >= now
+    del held
+    holder.start_command()
+    assert holder.peak_memory_bytes() == 0
+
+
+def test_a_memory_file_counts_although_no_page_of_it_is_mapped(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(polling, "_SUSPICIOUS_BYTES", -1)
+    holder = Polling()
+    before = holder.read(os.getpid()).memory_bytes
+    descriptor = os.memfd_create("hidden")
+    try:
+        os.write(descriptor, b"x" * (16 << 20))
+        twin = os.dup(descriptor)
+        now = holder.read(os.getpid()).memory_bytes
+        os.close(twin)
+    finally:
+        os.close(descriptor)
+
+    assert 12 << 20 < now - before < 28 << 20  # once, although two descriptors lead to it
+
+
+def test_cpu_time_grows() -> None:
+    holder = Polling()
+    before = holder.read(os.getpid()).cpu_seconds
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    while resource.getrusage(resource.RUSAGE_SELF).ru_utime - used.ru_utime < 0.03:
+        sum(range(1000))
+
+    assert holder.read(os.getpid()).cpu_seconds > before
+
+
+def test_a_process_that_is_gone_reads_as_nothing() -> None:
+    child = os.fork()
+    if child == 0:
+        os._exit(0)
+    os.waitpid(child, 0)
+
+    reading = Polling().read(child)
+
+    assert (reading.cpu_seconds, reading.memory_bytes) == (0, 0)
+    assert processes(child) == [child]
+
+
+def test_the_tree_holds_the_children() -> None:
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(writing)
+        os.read(reading, 1)
+        os._exit(0)
+    try:
+        assert child in processes(os.getpid())
+    finally:
+        os.close(reading)
+        os.close(writing)
+        os.waitpid(child, 0)
+
+
+def test_polling_says_that_it_holds_no_memory_by_itself() -> None:
+    assert Limit.MEMORY not in Polling().enforces
+    assert mmap.PAGESIZE == polling._PAGE
+
+
+@pytest.mark.req("B6", "C9")
+def test_every_limit_that_a_process_can_carry_is_among_the_words() -> None:
+    words = rlimits.words(Limits(cpu_seconds=0.2, file_bytes=7, open_files=8, processes=9))
+    triples = [words[at : at + 3] for at in range(0, len(words), 3)]
+
+    assert {verb for verb, _, _ in triples} == {"rlimit"}
+    values = {int(which): int(value) for _, which, value in triples}
+    assert values[resource.RLIMIT_CPU] == 1  # rounded up: the kernel counts whole seconds
+    assert values[resource.RLIMIT_FSIZE] == 7
+    assert values[resource.RLIMIT_NOFILE] == 8
+    assert values[resource.RLIMIT_NPROC] == 9
+    assert values[resource.RLIMIT_CORE] == 0
