@@ -7,7 +7,8 @@ worker sits in a cgroup of its own (version 1: pids and memory) as a last safety
 same bounds. The guard ends its descendants by their ids, and reports what was left in the cgroup, among the
 mounts and in the temporary directory.
 
-Run as `python guard.py SPEC`, where SPEC is a JSON file that holds a `Spec`; the `Report` is printed as JSON.
+Run as `python guard.py`: each line of input names a JSON file that holds a `Spec`, and is answered by a line that holds
+the `Report`, or `{}` after a fault of the guard itself, which is told on standard error.
 
 What this does not protect against: a kernel that is taken over. The safety bounds keep a leak small, they are no wall.
 """
@@ -16,20 +17,23 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import importlib
 import json
 import os
 import select
 import signal
-import subprocess
 import sys
 import time
+import traceback
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import NoReturn
 
 if __name__ == "__main__":  # as a script, by its path: the checkout is not on the path then
     sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
+from tests.attacks import worker
 from tests.support import users
 
 SAFETY_PROCESSES = 450
@@ -41,13 +45,14 @@ _POLL_SECONDS = 0.05
 
 # linux/prctl.h
 _PR_SET_PDEATHSIG = 1
+_PR_SET_DUMPABLE = 4
 _PR_SET_CHILD_SUBREAPER = 36
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spec:
     argv: list[str]
-    env: dict[str, str]
+    """The worker as a program of its own; its last word is the job."""
     uid: int
     gid: int
     places: list[str]
@@ -189,6 +194,16 @@ def _retry(action: object) -> None:
         time.sleep(0.01)
 
 
+@dataclass(frozen=True, slots=True)
+class Started:
+    pid: int
+    said: int
+    """The pipe on which the worker says who it is and that a command has returned."""
+    answer: int
+    master: int | None
+    """The other side of its terminal."""
+
+
 class Guard:
     def __init__(self, spec: Spec) -> None:
         self.spec = spec
@@ -201,7 +216,7 @@ class Guard:
         mounts = _mounts()
         try:
             with contextlib.ExitStack() as undo:
-                self._watch(*self._start(undo))
+                self._watch(self._start(undo))
         finally:
             self._end_all()
             if self.cgroup is not None:
@@ -212,77 +227,86 @@ class Guard:
             self.report.left += [f"file {name}" for name in sorted(os.listdir(directory))]
         return self.report
 
-    def _start(self, undo: contextlib.ExitStack) -> tuple[subprocess.Popen[bytes], int, int, int | None]:
-        """The worker, the pipe on which it says that a command returned, the one for our answer, its terminal."""
-        spec = self.spec
+    def _start(self, undo: contextlib.ExitStack) -> Started:
         said, says = os.pipe()
         hears, answer = os.pipe()
         master = None
-        if spec.terminal:
+        if self.spec.terminal:
             master, slave = os.openpty()
-            os.fchown(slave, spec.uid, -1)
+            os.fchown(slave, self.spec.uid, -1)
             undo.callback(os.close, master)
-            stdin, stdout, stderr = slave, slave, slave
+            stdio = (slave, slave, slave)
         else:
             # Somebody's input, and no end of it: a box that takes it over would steal it, and hang.
             stdin, feed = os.pipe()
             os.write(feed, b"typed by a person\n")
             undo.callback(os.close, feed)
-            stderr = os.open(spec.stderr, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
-            stdout = os.open(spec.stdout, os.O_WRONLY | os.O_APPEND) if spec.stdout else os.dup(stderr)
-        worker = subprocess.Popen(
-            [*spec.argv, str(says), str(hears)],
-            env=spec.env,
-            stdin=stdin,
-            stdout=stdout,
-            stderr=stderr,
-            pass_fds=(says, hears),
-            preexec_fn=self._enter,  # safe, because this process has one thread
-            start_new_session=not spec.terminal,  # ttywrap.py makes its own
-        )
-        for descriptor in {stdin, stdout, stderr, says, hears}:
+            stderr = os.open(self.spec.stderr, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+            stdout = os.open(self.spec.stdout, os.O_WRONLY | os.O_APPEND) if self.spec.stdout else os.dup(stderr)
+            stdio = (stdin, stdout, stderr)
+        pid = os.fork()
+        if pid == 0:
+            self._be_worker(stdio, says, hears)
+        for descriptor in {*stdio, says, hears}:
             os.close(descriptor)
         undo.callback(os.close, said)
         undo.callback(os.close, answer)
-        return worker, said, answer, master
+        return Started(pid, said, answer, master)
 
-    def _enter(self) -> None:
-        if self.cgroup is not None:
-            self.cgroup.join()
-        users.become(users.User(self.spec.uid, self.spec.gid), map(Path, self.spec.places))
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-
-    def _watch(self, worker: subprocess.Popen[bytes], said: int, answer: int, master: int | None) -> None:
-        deadline = time.monotonic() + self.spec.hard_seconds
-        ended = os.pidfd_open(worker.pid)
-        sources = {said, ended} | ({master} if master is not None else set())
-        returns = 0
+    def _be_worker(self, stdio: tuple[int, int, int], says: int, hears: int) -> NoReturn:
+        """In the child. A terminal needs a shell around the worker, which is a program of its own then."""
         try:
-            while worker.poll() is None:
-                readable, _, _ = select.select(sources, [], [], _POLL_SECONDS)
-                if master is not None and master in readable:
-                    self._show(master)
-                if said in readable:
-                    message = os.read(said, 64)
-                    if not message:
-                        sources.discard(said)  # it has closed the pipe and is about to exit
-                    elif message.isdigit():
-                        self.ours = {worker.pid, int(message)}
-                    else:
-                        returns += 1
-                        if returns == 1:
-                            self._count_survivors()
-                    with contextlib.suppress(BrokenPipeError):
-                        os.write(answer, b"k")
-                self._observe()
+            for number, source in enumerate(stdio):
+                os.dup2(source, number)
+            _close_all_but({0, 1, 2, says, hears})
+            if self.cgroup is not None:
+                self.cgroup.join()
+            users.become(users.User(self.spec.uid, self.spec.gid), map(Path, self.spec.places))
+            libc = ctypes.CDLL(None)
+            libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+            libc.prctl(_PR_SET_DUMPABLE, 1)  # a change of uid takes it away; a program that was started has it
+            if self.spec.terminal:
+                os.set_inheritable(says, True)
+                os.set_inheritable(hears, True)
+                os.execv(self.spec.argv[0], [*self.spec.argv, str(says), str(hears)])
+            os.setsid()
+            worker.main(self.spec.argv[-1], says, hears)
+        except BaseException:
+            traceback.print_exc()
+            os._exit(1)
+        os._exit(0)
+
+    def _watch(self, started: Started) -> None:
+        deadline = time.monotonic() + self.spec.hard_seconds
+        ended = os.pidfd_open(started.pid)
+        sources = {started.said, ended} | ({started.master} if started.master is not None else set())
+        returns = 0
+        while ended in sources:
+            readable, _, _ = select.select(sources, [], [], _POLL_SECONDS)
+            if started.master is not None and started.master in readable:
+                self._show(started.master)
+            if started.said in readable:
+                message = os.read(started.said, 64)
+                if not message:
+                    sources.discard(started.said)  # it has closed the pipe and is about to exit
+                elif message.isdigit():
+                    self.ours = {started.pid, int(message)}
+                else:
+                    returns += 1
+                    if returns == 1:
+                        self._count_survivors()
+                with contextlib.suppress(BrokenPipeError):
+                    os.write(started.answer, b"k")
+            self._observe()
+            if ended in readable:
+                sources.discard(ended)
+            elif time.monotonic() > deadline or self.report.safety_hit:
                 self.report.overdue = time.monotonic() > deadline
-                if self.report.overdue or self.report.safety_hit:
-                    worker.kill()
-                    worker.wait()
-        finally:
-            os.close(ended)
-        if master is not None:
-            self._show(master)
+                signal.pidfd_send_signal(ended, signal.SIGKILL)
+        os.close(ended)
+        os.waitpid(started.pid, 0)
+        if started.master is not None:
+            self._show(started.master)
 
     def _show(self, master: int) -> None:
         assert self.spec.terminal is not None
@@ -351,13 +375,36 @@ def _mounts() -> set[str]:
     return {point for point in points if "ringfence" in point}
 
 
-def main() -> None:
-    spec = Spec(**json.loads(Path(sys.argv[1]).read_text()))
+def _close_all_but(kept: set[int]) -> None:
+    for number in map(int, os.listdir("/proc/self/fd")):
+        if number not in kept:
+            with contextlib.suppress(OSError):  # the descriptor of the listing itself
+                os.close(number)
+
+
+def serve() -> None:
+    """One guard per line of input, by fork: what is imported here is paid for once, also by the workers."""
     libc = ctypes.CDLL(None)
-    libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    print(json.dumps(asdict(Guard(spec).run())))
+    with contextlib.suppress(ImportError):  # a worker that needs it says so itself
+        importlib.import_module("ringfence")
+    for line in sys.stdin:
+        pid = os.fork()
+        if pid == 0:
+            status = 1
+            try:
+                libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+                libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+                report = Guard(Spec(**json.loads(Path(line.rstrip("\n")).read_text()))).run()
+                print(json.dumps(asdict(report)), flush=True)
+                status = 0
+            except BaseException:
+                traceback.print_exc()
+            finally:
+                os._exit(status)
+        if os.waitpid(pid, 0)[1] != 0:
+            print("{}", flush=True)
 
 
 if __name__ == "__main__":
-    main()
+    serve()

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import shutil
 import signal
 import subprocess
@@ -116,6 +117,7 @@ class Arena:
             _wait_until((self.state / "ports.json").exists, self.services)
             _wait_until((self.state / "victim.ready").exists, self.victim)
             self._ports = json.loads((self.state / "ports.json").read_text())
+            self.guard = self._start_guard(undo)
             self._undo = undo.pop_all()
         return self
 
@@ -148,7 +150,7 @@ class Arena:
             _empty(directory)
         self.run_dir.mkdir(exist_ok=True)
         os.chown(self.run_dir, self.user.uid, self.user.gid)
-        for process in (self.services, self.victim):
+        for process in (self.services, self.victim, self.guard):
             if process.poll() is not None:
                 raise RuntimeError(f"a process of the fixture has ended: {process.args!r}")
 
@@ -182,6 +184,23 @@ class Arena:
         undo.callback(_end, process, ends_by)
         return process
 
+    def _start_guard(self, undo: ExitStack) -> subprocess.Popen[bytes]:
+        with open(self.state / "guard.py.log", "wb") as log:
+            guard = subprocess.Popen(
+                [sys.executable, "-P", str(HERE / "guard.py")],
+                env=self._environment(),
+                cwd="/",
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                start_new_session=True,
+            )
+        undo.callback(_end, guard, signal.SIGTERM)
+        for stream in (guard.stdin, guard.stdout):
+            assert stream is not None
+            undo.callback(stream.close)
+        return guard
+
     def _execute(self, case: Case, runner: Runner) -> tuple[Report, Facts]:
         out = self.run_dir / "out"
         job = Job(
@@ -209,7 +228,6 @@ class Arena:
         terminal = out if runner is Runner.UNCONFINED else self.run_dir / "terminal"
         spec = Spec(
             argv=worker,
-            env=self._environment(),
             uid=self.user.uid,
             gid=self.user.gid,
             places=[str(place) for place in (*users.reach(), self.base)],
@@ -227,17 +245,21 @@ class Arena:
         self._own(out, "AUDIT-LINE-1\n" if case.stdout_file else "")
         self._own(self.run_dir / "job", json.dumps(asdict(job)))
         self._own(self.run_dir / "spec", json.dumps(asdict(spec)))
-        guard = subprocess.run(
-            [sys.executable, "-I", str(HERE / "guard.py"), str(self.run_dir / "spec")],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            start_new_session=True,
-            timeout=hard_seconds + 30,
-            check=True,
-        )
+        report = self._ask_guard(str(self.run_dir / "spec"), hard_seconds + 30)
         facts = self.run_dir / "facts"
         said = Facts(**json.loads(facts.read_text())) if facts.exists() else Facts(fault=self._last_words())
-        return Report(**json.loads(guard.stdout)), said
+        return report, said
+
+    def _ask_guard(self, spec: str, seconds: float) -> Report:
+        assert self.guard.stdin is not None and self.guard.stdout is not None
+        self.guard.stdin.write(f"{spec}\n".encode())
+        self.guard.stdin.flush()
+        if not select.select([self.guard.stdout], [], [], seconds)[0]:
+            raise RuntimeError("the guard does not answer")
+        answer = json.loads(self.guard.stdout.readline() or "{}")
+        if not answer:
+            raise RuntimeError(f"the guard failed: {(self.state / 'guard.py.log').read_text()[-2000:]}")
+        return Report(**answer)
 
     def _own(self, file: Path, content: str) -> None:
         file.write_text(content)

@@ -1,7 +1,8 @@
 """Is the caller of one case: a process with secrets in its environment, descriptors and keyring that runs the command.
 
-Run as `python worker.py JOB SAYS HEARS`: JOB is a JSON file that holds a `Job`; on the descriptor SAYS the guard is
-told our process id and then each return of a command, and on HEARS it lets us go on.
+A process per case, forked by the guard (whose imports it shares) or run as `python worker.py JOB SAYS HEARS`: JOB is a
+JSON file that holds a `Job`; on the descriptor SAYS the guard is told our process id and then each return of a command,
+and on HEARS it lets us go on.
 """
 
 from __future__ import annotations
@@ -180,5 +181,9 @@ def _put_into_keyring(key: str) -> None:
         raise OSError(ctypes.get_errno(), "add_key")
 
 
+def main(job: str, says: int, hears: int) -> None:
+    Worker(Job(**json.loads(Path(job).read_text())), says, hears).run()
+
+
 if __name__ == "__main__":
-    Worker(Job(**json.loads(Path(sys.argv[1]).read_text())), int(sys.argv[2]), int(sys.argv[3])).run()
+    main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))

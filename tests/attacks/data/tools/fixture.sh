@@ -2,11 +2,11 @@
 # fixture.sh up|reset   - builds the throw-away fixture below $FX; the harness starts and ends its two processes
 # FX_UID owns everything (who runs this, if not given), OWNER the workspace (FX_UID, if not given).
 set -u
-HERE=$(cd "$(dirname "$0")" && pwd); FX=${FX:?}; HX=$(dirname "$FX")/host; FX_UID=${FX_UID:-$(id -u)}; OWNER=${OWNER:-$FX_UID}
+HERE=$(cd "$(dirname "$0")" && pwd); FX=${FX:?}; HX=${FX%/*}/host; FX_UID=${FX_UID:-$(id -u)}; OWNER=${OWNER:-$FX_UID}
 T=$HX/template
 case $1 in
 up)
-  mkdir -p $FX/{ws,secrets,outside,run,home} $HX/state $T || exit 1
+  mkdir -p $FX/{ws,run} $HX/state $T || exit 1
   C=SECFX-CANARY-$(od -An -N6 -tx1 /dev/urandom | tr -d ' \n'); echo $C > $HX/state/canary
   mkdir -p $T/{secrets,outside/dir,outside/pp,home/.ssh,home/.aws,ws/src,ws/sub}
   printf -- '-----BEGIN FAKE KEY-----\n%s\n-----END FAKE KEY-----\n' $C > $T/secrets/id_rsa
@@ -25,18 +25,13 @@ up)
   ln -s ../secrets/id_rsa $T/ws/link_secret; ln -s $FX/outside $T/ws/link_outside; ln -s / $T/ws/link_root
   ln -s $FX/outside/victim.txt $T/ws/link_victim
   : > $HX/state/hits.log; : > $HX/state/signals.log
-  [ $FX_UID = $(id -u) ] || chown -hR $FX_UID:$FX_UID $FX $HX || exit 1
-  bash "$0" reset ;;
-reset)   # everything back to the template; keeps ws/.svc.sock (bound by services.py)
-  for d in secrets outside home; do find $FX/$d -mindepth 1 -delete; cp -a $T/$d/. $FX/$d/ || exit 1; done
-  find $FX/ws -mindepth 1 -maxdepth 1 ! -name .svc.sock -exec rm -rf {} +
-  cp -a $T/ws/. $FX/ws/ && ln -f $FX/outside/hl_target.txt $FX/ws/planted_hl || exit 1
-  if [ $(id -u) = 0 ]; then
-    # The template has no set-uid or set-gid bits for chown to lose, and links are not followed.
-    chown -hR $OWNER:$OWNER $FX/ws && chown -h $FX_UID:$FX_UID $FX/outside/hl_target.txt || exit 1
-  fi
-  chmod 755 $FX $FX/ws $FX/outside $FX/run; chmod 700 $HX; chmod 700 $FX/secrets $FX/home/.ssh
-  [ -n "${SECRETS_OPEN:-}" ] && chmod -R a+rX $FX/secrets $FX/home
-  : > $HX/state/hits.log; : > $HX/state/signals.log; rm -f $HX/state/*.during; true ;;
+  chmod 755 $FX $FX/run $T $T/ws $T/outside; chmod 700 $HX $T/secrets $T/home/.ssh
+  [ -n "${SECRETS_OPEN:-}" ] && chmod -R a+rX $T/secrets $T/home
+  if [ $(id -u) = 0 ]; then chown -hR $FX_UID:$FX_UID $FX $HX && chown -hR $OWNER:$OWNER $T/ws || exit 1; fi
+  exec bash "$0" reset ;;
+reset)   # everything back to the template, owners and modes included; keeps ws/.svc.sock (bound by services.py)
+  rm -rf $FX/secrets $FX/outside $FX/home && find $FX/ws -mindepth 1 -maxdepth 1 ! -name .svc.sock -exec rm -rf {} + \
+    && cp -a $T/. $FX/ && ln -f $FX/outside/hl_target.txt $FX/ws/planted_hl && rm -f $HX/state/*.during || exit 1
+  : > $HX/state/hits.log; : > $HX/state/signals.log ;;
 *) echo "usage: fixture.sh up|reset" >&2; exit 2 ;;
 esac
