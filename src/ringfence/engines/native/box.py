@@ -247,12 +247,13 @@ class NativeBox:
         if request.argv is not None:
             return list(request.argv)
         command = request.command or ""
-        if len(command) < _LONG_COMMAND:
+        encoded = os.fsencode(command)
+        if len(encoded) < _LONG_COMMAND:
             return [self._shell, "-c", command]
         script = os.memfd_create("command", os.MFD_CLOEXEC)
         undo.callback(os.close, script)
         with open(script, "wb", closefd=False) as file:
-            file.write(os.fsencode(command))
+            file.write(encoded)
         os.lseek(script, 0, os.SEEK_SET)
         descriptors.append(script)
         return [self._shell, "-c", _SCRIPT]
