@@ -5,8 +5,9 @@ managers, virtual environments, a directory of links into them. For each such en
 that makes its programs run, its tool root. A home directory, `~/.local`, `~/.config` and their like are never roots:
 beside programs they hold credentials.
 
-The base interpreter of a virtual environment is named by a file that the agent may have written. It is believed only
-if what it names is a Python installation.
+A link that lies in a workspace, or leads through one, may be the agent's: it is never followed, or the next box would
+show whatever it points to. The base interpreter of a virtual environment is named by a file that the agent may have
+written. It is believed only if what it names is a Python installation.
 
 What this does not protect against: a secret that somebody keeps inside a tool's own directory, unless the blacklist
 names it.
@@ -54,6 +55,7 @@ COMPANIONS: dict[str, tuple[str, ...]] = {
 _SHARED = frozenset({"", ".local", ".config", ".cache", ".local/share", ".local/state", "bin", "Library"})
 """Directories of a home, relative to it, that hold all sorts of things, so that none may become a tool root."""
 _LINKS_MAX = 2000
+_DEPTH_MAX = 40  # links in a row, as the kernel has it
 _PYTHON = re.compile(r"python3?(\.\d+)?")
 
 
@@ -74,11 +76,12 @@ def find_tools(
         visible: directories that the box sees anyway.
         denied: the rule that hides a path, if there is one.
     """
-    search = _Search(home, tuple(visible), denied)
+    workspaces = tuple(workspaces)
+    search = _Search(home, tuple(visible), workspaces, denied)
     kept: list[str] = []
     for entry in path.split(":"):
         if os.path.isabs(entry) and os.path.isdir(entry):
-            search.add_directory(entry)
+            search.add_directory(os.path.normpath(entry))
             if search.sees(entry) or any(_below(entry, workspace) for workspace in workspaces):
                 kept.append(entry)
     for workspace in workspaces:
@@ -92,9 +95,12 @@ def _below(path: str, directory: str) -> bool:
 
 
 class _Search:
-    def __init__(self, home: str, visible: tuple[str, ...], denied: Callable[[str], str | None]) -> None:
+    def __init__(
+        self, home: str, visible: tuple[str, ...], workspaces: tuple[str, ...], denied: Callable[[str], str | None]
+    ) -> None:
         self._home = home
         self._visible = visible
+        self._workspaces = workspaces
         self._denied = denied
         self.roots: list[str] = []
 
@@ -103,18 +109,20 @@ class _Search:
 
     def add_directory(self, directory: str) -> None:
         """A directory on PATH: its root, what its links lead to, and the base of its virtual environment."""
-        real = os.path.realpath(directory)
-        if any(_below(real, known) for known in self._visible):
+        self.add_environment(os.path.dirname(directory))
+        real = _resolve(directory, self._workspaces)
+        if real is None or any(_below(real, known) for known in self._visible):
             return
         self._add(self._root_of(directory))
         if real != directory:
             self._add(self._root_of(real))
-        for target in _targets(real):
-            self._add(self._root_of(os.path.dirname(target)))
+        for link in _links(real):
+            target = _resolve(link, self._workspaces)
+            if target is not None and os.path.isfile(target):
+                self._add(self._root_of(os.path.dirname(target)))
         relative = os.path.relpath(directory, self._home)
         for companion in COMPANIONS.get(relative, ()):
             self._add(os.path.join(self._home, companion))
-        self.add_environment(os.path.dirname(directory))
 
     def add_environment(self, prefix: str) -> None:
         base = _base_of(prefix)
@@ -144,8 +152,28 @@ class _Search:
         return prefix if is_prefix and not shared and prefix != "/" else directory
 
 
-def _targets(directory: str) -> Iterator[str]:
-    """Where the links in a directory lead."""
+def _resolve(path: str, workspaces: tuple[str, ...]) -> str | None:
+    """Where a path leads; None if it lies in a workspace or leads through one, or nowhere."""
+    done, todo, links = "/", [part for part in reversed(path.split("/")) if part], 0
+    while todo:
+        part = todo.pop()
+        done = os.path.normpath(os.path.join(done, part))
+        if any(_below(done, workspace) for workspace in workspaces):
+            return None
+        try:
+            target = os.readlink(done)
+        except OSError:
+            continue  # no link; what is not there is found out by whoever asks for it
+        links += 1
+        if links > _DEPTH_MAX:
+            return None
+        done = "/" if target.startswith("/") else os.path.dirname(done)
+        todo += [part for part in reversed(target.split("/")) if part not in ("", ".")]
+    return done
+
+
+def _links(directory: str) -> Iterator[str]:
+    """The links in a directory."""
     try:
         entries = os.scandir(directory)
     except OSError:
@@ -155,9 +183,7 @@ def _targets(directory: str) -> Iterator[str]:
             if count > _LINKS_MAX:
                 return
             if entry.is_symlink():
-                target = os.path.realpath(entry.path)
-                if os.path.isfile(target):
-                    yield target
+                yield entry.path
 
 
 def _base_of(prefix: str) -> str | None:
