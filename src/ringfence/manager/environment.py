@@ -18,7 +18,8 @@ _GIT = {
 def kept(environ: Mapping[str, str], home: str) -> dict[str, str]:
     """The variables for inside."""
     out = {name: value for name, value in environ.items() if name in _KEPT or name.startswith(_KEPT_PREFIX)}
-    identity = _git_identity(os.path.join(home, ".gitconfig"), os.path.join(home, ".config", "git", "config"))
+    files = (os.path.join(home, ".gitconfig"), os.path.join(home, ".config", "git", "config"))
+    identity = _git_identity(tuple((path, _version(path)) for path in files))
     for name, key in _GIT.items():
         value = environ.get(name) or identity.get(key)
         if value:
@@ -26,11 +27,20 @@ def kept(environ: Mapping[str, str], home: str) -> dict[str, str]:
     return out
 
 
+def _version(path: str) -> tuple[int, int, int] | None:
+    """Changes when the file does."""
+    try:
+        info = os.stat(path)
+    except OSError:
+        return None
+    return info.st_ino, info.st_size, info.st_mtime_ns
+
+
 @lru_cache(maxsize=8)
-def _git_identity(*files: str) -> dict[str, str]:
+def _git_identity(files: tuple[tuple[str, object], ...]) -> dict[str, str]:
     """user.name and user.email; the file itself, which may hold credentials, stays outside."""
     found: dict[str, str] = {}
-    for path in files:
+    for path, _ in files:
         parser = configparser.RawConfigParser(strict=False, allow_no_value=True, delimiters=("=",))
         try:
             with open(path, encoding="utf-8") as file:
