@@ -111,10 +111,23 @@ def test_a_home_and_its_shared_directories_are_never_shown_whole(home: Path, ent
     assert str(home / entry) not in tools.path.split(":")
 
 
-def test_a_link_to_a_program_in_the_home_itself_does_not_show_the_home(home: Path) -> None:
-    (home / ".local/bin/deploy").symlink_to(program(home / "deploy.sh"))
+@pytest.mark.parametrize("where", ["deploy.sh", "Documents/deploy.sh", ".config/gh/deploy.sh"])
+def test_a_link_to_a_program_beside_other_things_shows_the_program_only(home: Path, where: str) -> None:
+    (home / ".local/bin/deploy").symlink_to(program(home / where))
+
+    assert roots(find(home, home / ".local/bin"), home) == {".local/bin", where}
+
+
+def test_a_link_to_what_is_no_program_shows_nothing(home: Path) -> None:
+    (home / ".local/bin/innocent").symlink_to(home / ".config/gh/hosts.yml")
 
     assert roots(find(home, home / ".local/bin"), home) == {".local/bin"}
+
+
+def test_a_link_into_node_modules_shows_the_modules(home: Path) -> None:
+    (home / ".local/bin/tool").symlink_to(program(home / ".local/lib/node_modules/tool/cli.js"))
+
+    assert roots(find(home, home / ".local/bin"), home) == {".local/bin", ".local/lib/node_modules"}
 
 
 @pytest.mark.req("A3")
@@ -176,6 +189,7 @@ def test_a_base_with_a_program_but_no_library_is_not_believed(home: Path) -> Non
 def test_a_link_in_the_workspace_does_not_show_what_it_leads_to(home: Path) -> None:
     bin = home / "project" / ".venv" / "bin"
     bin.mkdir(parents=True)
+    (home / ".config/gh/hosts.yml").chmod(0o755)
     (bin / "innocent").symlink_to(home / ".config/gh/hosts.yml")
 
     tools = find(home, bin)
@@ -185,9 +199,10 @@ def test_a_link_in_the_workspace_does_not_show_what_it_leads_to(home: Path) -> N
 
 
 def test_the_same_link_outside_of_the_workspace_does(home: Path) -> None:
+    (home / ".config/gh/hosts.yml").chmod(0o755)
     (home / ".local/bin/innocent").symlink_to(home / ".config/gh/hosts.yml")
 
-    assert roots(find(home, home / ".local/bin"), home) == {".local/bin", ".config/gh"}
+    assert roots(find(home, home / ".local/bin"), home) == {".local/bin", ".config/gh/hosts.yml"}
 
 
 def test_a_directory_on_the_path_that_the_agent_replaced_by_a_link_shows_nothing(home: Path) -> None:

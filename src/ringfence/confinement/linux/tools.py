@@ -54,6 +54,8 @@ COMPANIONS: dict[str, tuple[str, ...]] = {
 
 _SHARED = frozenset({"", ".local", ".config", ".cache", ".local/share", ".local/state", "bin", "Library"})
 """Directories of a home, relative to it, that hold all sorts of things, so that none may become a tool root."""
+_PROGRAMS = frozenset({"bin", "sbin", "Scripts"})
+"""Names of directories that hold programs and nothing else."""
 _LINKS_MAX = 2000
 _DEPTH_MAX = 40  # links in a row, as the kernel has it
 _PYTHON = re.compile(r"python3?(\.\d+)?")
@@ -64,7 +66,7 @@ class Tools:
     path: str
     """The PATH for inside."""
     roots: tuple[str, ...]
-    """Directories to show, read-only."""
+    """Directories and single programs to show, read-only."""
 
 
 def find_tools(
@@ -118,8 +120,8 @@ class _Search:
             self._add(self._root_of(real))
         for link in _links(real):
             target = _resolve(link, self._workspaces)
-            if target is not None and os.path.isfile(target):
-                self._add(self._root_of(os.path.dirname(target)))
+            if target is not None and os.path.isfile(target) and os.access(target, os.X_OK):
+                self._add(self._root_of_program(target))
         relative = os.path.relpath(directory, self._home)
         for companion in COMPANIONS.get(relative, ()):
             self._add(os.path.join(self._home, companion))
@@ -130,12 +132,21 @@ class _Search:
             self._add(base)
 
     def _add(self, root: str) -> None:
-        if self.sees(root) or not os.path.isdir(root) or self._denied(root) is not None:
+        if self.sees(root) or not os.path.exists(root) or self._denied(root) is not None:
             return
         if _below(self._home, root) or os.path.relpath(root, self._home) in _SHARED - {"bin"}:
             return
         self.roots = [known for known in self.roots if not _below(known, root)]
         self.roots.append(root)
+
+    def _root_of_program(self, program: str) -> str:
+        """The same for what a link leads to. It may lie beside anything, so that without a sign it is all that shows."""
+        directory = os.path.dirname(program)
+        root = self._root_of(directory)
+        above, packages, _ = directory.rpartition("/node_modules")
+        if packages:
+            return above + packages
+        return root if root != directory or os.path.basename(directory) in _PROGRAMS else program
 
     def _root_of(self, directory: str) -> str:
         """The smallest directory that makes the programs in `directory` run."""
@@ -144,7 +155,7 @@ class _Search:
             if part in MANAGERS and depth >= 2:
                 return "/".join(parts[: depth + 1])
         prefix = os.path.dirname(directory)
-        is_prefix = os.path.basename(directory) in ("bin", "sbin", "Scripts") and any(
+        is_prefix = os.path.basename(directory) in _PROGRAMS and any(
             os.path.exists(os.path.join(prefix, sign))
             for sign in ("pyvenv.cfg", "conda-meta", "lib", "libexec", "lib64")
         )
