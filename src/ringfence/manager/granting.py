@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ringfence.errors import InvalidConfig, PathAccessDenied
-from ringfence.policy.config import SandboxConfig, expand
+from ringfence.policy.config import SandboxConfig, expand, is_encodable
 from ringfence.policy.defaults import PROTECTED
 from ringfence.policy.globs import PathRules, compiled, escape
 from ringfence.values.grant import Grant
@@ -112,11 +112,14 @@ def _workspace(given: str | os.PathLike[str], caller: Caller, rules: PathRules) 
         raise PathAccessDenied(
             text, "a workspace that is a link", hint=f"give the directory itself: {os.path.realpath(text)}"
         )
-    return _directory(given, caller, rules)
+    directory = _directory(given, caller, rules)
+    if not directory.is_dir():
+        raise PathAccessDenied(text, "a workspace that is not a directory", hint="give the directory that it is in")
+    return directory
 
 
 def _directory(given: str | os.PathLike[str], caller: Caller, rules: PathRules) -> Path:
-    """A directory that may be written, resolved and checked."""
+    """A directory (or a single file) that may be written, resolved and checked."""
     text = _text(given)
     real = _existing(text)
     home = os.path.realpath(caller.home)
@@ -157,7 +160,7 @@ def _refuse_denied(text: str, real: str, rules: PathRules) -> None:
 
 def _text(given: str | os.PathLike[str]) -> str:
     text = os.fspath(given)
-    if not text or "\0" in text:
+    if not text or "\0" in text or not is_encodable(text):
         raise InvalidConfig(f"{text!r} cannot be a path", hint="give a directory")
     return text
 

@@ -17,6 +17,7 @@ from typing import Any
 from ringfence.audit.journal import Journal
 from ringfence.engines.base import Box
 from ringfence.errors import CommandNotAllowed, InvalidConfig, PathAccessDenied, RingfenceError
+from ringfence.policy.config import is_encodable
 from ringfence.policy.decide import Place, decide
 from ringfence.values.grant import Grant
 from ringfence.values.outcome import Refused, Result
@@ -84,9 +85,13 @@ def check_form(request: Request) -> None:
     for word in words:
         if "\0" in word:
             raise CommandNotAllowed("the command holds a NUL byte", command=word, hint="remove it")
+        if not is_encodable(word):
+            raise CommandNotAllowed("the command holds half a character", hint="give it as proper Unicode")
     for name, value in request.env:
-        if not name or "=" in name or "\0" in name or "\0" in value:
-            raise InvalidConfig(f"{name!r} cannot be the name of a variable, or its value holds a NUL byte")
+        if not name or "=" in name or "\0" in name or "\0" in value or not is_encodable(name + value):
+            raise InvalidConfig(
+                f"{name!r} cannot be the name of a variable, or its value holds a NUL byte or half a character"
+            )
     if request.timeout is not None and not request.timeout > 0:
         raise InvalidConfig(
             f"a timeout of {request.timeout!r} s is not above zero", hint="leave it out for the default"
@@ -102,8 +107,8 @@ def _resolved_cwd(request: Request, grant: Grant) -> Path:
     if request.cwd is None:
         return grant.workspace
     given = Path(request.cwd)
-    if "\0" in os.fspath(given):
-        raise PathAccessDenied(os.fspath(given), "a working directory with a NUL byte")
+    if "\0" in os.fspath(given) or not is_encodable(os.fspath(given)):
+        raise PathAccessDenied(os.fspath(given), "a working directory with a NUL byte or half a character")
     if given.parts[:2] == ("/", "workspace"):
         given = grant.workspace.joinpath(*given.parts[2:])
     path = grant.workspace / given

@@ -287,7 +287,7 @@ class _Document:
         for row in rows:
             if not row.value.startswith(("/", "~", "$")):
                 self._nonsense(row, f"whitelist row {row.value!r} is not absolute", "begin it with /, ~ or a variable")
-            if "\0" in row.value or not _is_encodable(row.value):
+            if "\0" in row.value or not is_encodable(row.value):
                 self._nonsense(row, f"whitelist row {row.value!r} holds a character that no path can", "remove it")
         return tuple(dict.fromkeys(row.value for row in rows))
 
@@ -431,7 +431,8 @@ def _json_type(value: Any) -> str:
             return "an object"
 
 
-def _is_encodable(text: str) -> bool:
+def is_encodable(text: str) -> bool:
+    """Whether the operating system can be given this text: no half of a character, bytes of file names excepted."""
     try:
         text.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError:

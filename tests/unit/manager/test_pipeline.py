@@ -1,0 +1,198 @@
+"""The pipeline: a request is checked, decided, written down, run and written down again; or nothing runs."""
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ringfence.audit.journal import Journal
+from ringfence.errors import CommandNotAllowed, Internal, InvalidConfig, PathAccessDenied, PermissionDenied, SpawnFailed
+from ringfence.manager.pipeline import Pipeline, check_form
+from ringfence.values.grant import Grant
+from ringfence.values.limits import Limits
+from ringfence.values.outcome import Exited, Refused, Result
+from ringfence.values.request import Request
+from tests.support.fakes import FakeBox
+
+
+class Bench:
+    """A pipeline over a fake box, with its journal."""
+
+    def __init__(self, tmp_path: Path, **grant: Any) -> None:
+        self.workspace = tmp_path / "work"
+        self.workspace.mkdir()
+        self.state = tmp_path / "state"
+        self.journal = Journal(self.state)
+        self.grant = Grant(workspace=self.workspace, **grant)
+        self.box = FakeBox(self.grant)
+        self.acquired = 0
+
+    async def acquire(self) -> FakeBox:
+        self.acquired += 1
+        return self.box
+
+    def run(self, command: str | None = None, **parts: Any) -> Result:
+        pipeline = Pipeline(self.grant, self.journal, self.acquire)
+        try:
+            return asyncio.run(pipeline.run(Request(command=command, **parts)))
+        finally:
+            self.journal.close()
+
+    @property
+    def lines(self) -> list[dict[str, Any]]:
+        path = self.state / "journal.jsonl"
+        return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Bench:
+    return Bench(tmp_path)
+
+
+@pytest.mark.req("B2")
+def test_a_command_runs_and_leaves_one_complete_line(bench: Bench) -> None:
+    result = bench.run("echo hello")
+
+    assert (result.ending, result.stdout) == (Exited(0), "hello\n")
+    (line,) = bench.lines
+    assert (line["run"], line["command"], line["verdict"], line["ending"]) == (
+        result.run_id,
+        "echo hello",
+        "allow",
+        "exited with 0",
+    )
+
+
+@pytest.mark.req("B2", "C12")
+def test_nothing_runs_if_the_journal_cannot_be_written_and_it_does_if_it_can(bench: Bench) -> None:
+    bench.state.write_text("in the way")
+    with pytest.raises(PermissionDenied, match="nothing is run"):
+        bench.run("echo hello")
+    assert (bench.acquired, bench.box.ran) == (0, [])
+
+    bench.state.unlink()
+    assert bench.run("echo hello").ok
+
+
+@pytest.mark.req("A4", "A8")
+def test_a_directory_outside_is_refused_quietly_and_the_next_command_runs(bench: Bench, tmp_path: Path) -> None:
+    refused = bench.run("pwd", cwd=tmp_path)
+
+    assert isinstance(refused.ending, Refused)
+    assert (refused.blocked, refused.exit_code) == (True, 122)
+    assert bench.acquired == 0
+    assert bench.run("pwd").stdout == f"{bench.workspace}\n"
+    assert [line["verdict"] for line in bench.lines] == ["deny", "allow"]
+
+
+def test_a_link_that_leads_out_is_a_directory_outside(bench: Bench, tmp_path: Path) -> None:
+    (bench.workspace / "link").symlink_to(tmp_path)
+
+    assert isinstance(bench.run("pwd", cwd=Path("link")).ending, Refused)
+
+
+@pytest.mark.req("A3")
+def test_a_blacklisted_directory_inside_is_refused_and_is_not_without_the_rule(tmp_path: Path) -> None:
+    for number, denied in enumerate([("**/secret",), ()]):
+        (tmp_path / str(number)).mkdir()
+        bench = Bench(tmp_path / str(number), denied=denied)
+        (bench.workspace / "secret").mkdir()
+        assert isinstance(bench.run("pwd", cwd=Path("secret")).ending, Refused) is bool(denied)
+
+
+@pytest.mark.parametrize("cwd", ["sub", "/workspace/sub", "/workspace/sub/../sub", "./sub"])
+def test_a_relative_directory_and_the_stable_name_start_at_the_workspace(bench: Bench, cwd: str) -> None:
+    (bench.workspace / "sub").mkdir()
+
+    assert bench.run("pwd", cwd=Path(cwd)).stdout == f"{bench.workspace}/sub\n"
+
+
+@pytest.mark.parametrize("name", ["missing", "file", "loop", "nul\0byte", "half\ud800"])
+def test_a_directory_that_cannot_be_used_is_an_error_that_names_it(bench: Bench, name: str) -> None:
+    (bench.workspace / "file").touch()
+    (bench.workspace / "loop").symlink_to("loop")
+
+    with pytest.raises(PathAccessDenied):
+        bench.run("pwd", cwd=Path(name))
+
+    assert bench.acquired == 0
+
+
+@pytest.mark.parametrize("parts", [{"command": ""}, {"command": " \n\t"}, {"argv": ()}, {"argv": ("",)}, {}])
+def test_an_empty_command_is_refused(parts: dict[str, Any]) -> None:
+    with pytest.raises(CommandNotAllowed, match="empty"):
+        check_form(Request(**parts))
+
+
+@pytest.mark.parametrize("text", ["echo a\0b", "echo \ud800"])
+def test_what_the_kernel_would_cut_or_not_take_is_refused(text: str) -> None:
+    with pytest.raises(CommandNotAllowed):
+        check_form(Request(command=text))
+    with pytest.raises(CommandNotAllowed):
+        check_form(Request(argv=("echo", text)))
+
+
+@pytest.mark.parametrize("text", ["echo \udcff", "echo ünï \N{PILE OF POO}", "x" * 2_000_000, "echo 'a\nb'"])
+def test_odd_but_possible_commands_pass(text: str) -> None:
+    check_form(Request(command=text))
+
+
+@pytest.mark.parametrize("pair", [("", "x"), ("A=B", "x"), ("A\0", "x"), ("A", "x\0"), ("A", "\ud800")])
+def test_a_variable_that_cannot_be_is_refused(pair: tuple[str, str]) -> None:
+    with pytest.raises(InvalidConfig):
+        check_form(Request(command="true", env=(pair,)))
+
+
+@pytest.mark.parametrize("seconds", [0, -1, float("nan"), float("-inf")])
+def test_a_time_that_is_not_above_zero_is_refused(seconds: float) -> None:
+    with pytest.raises(InvalidConfig, match="above zero"):
+        check_form(Request(command="true", timeout=seconds))
+    check_form(Request(command="true", timeout=0.001))
+
+
+def test_a_fault_of_the_engine_is_written_down_and_raised(bench: Bench) -> None:
+    with pytest.raises(SpawnFailed):
+        bench.run("not-a-program")
+
+    assert [(line["ending"], line["code"]) for line in bench.lines] == [("fault", "spawn_failed")]
+
+
+def test_a_lost_box_is_written_down_and_raised(bench: Bench) -> None:
+    asyncio.run(bench.box.close())
+    with pytest.raises(Internal):
+        bench.run("echo hello")
+
+    assert [line["code"] for line in bench.lines] == ["internal"]
+
+
+def test_a_cancelled_command_is_written_down_as_abandoned(bench: Bench) -> None:
+    async def cancel() -> None:
+        pipeline = Pipeline(bench.grant, bench.journal, bench.acquire)
+        task = asyncio.create_task(pipeline.run(Request(command="sleep 60")))
+        await asyncio.sleep(0.01)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        bench.journal.close()
+
+    asyncio.run(cancel())
+
+    assert [line["ending"] for line in bench.lines] == ["abandoned"]
+
+
+def test_a_long_command_is_kept_by_its_beginning_and_its_hash(bench: Bench) -> None:
+    bench.run("echo " + "x" * 10_000)
+    bench.run("echo " + "x" * 10_001)
+
+    first, second = bench.lines
+    assert first["command"] == second["command"] == "echo " + "x" * 4091
+    assert first["command_sha256"] != second["command_sha256"]
+
+
+def test_a_limit_that_was_hit_shows_in_the_line(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, limits=Limits(output_bytes=10))
+
+    assert bench.run("yes").exit_code == 123
+    assert bench.lines[0]["ending"].startswith("hit its output limit of 10")
