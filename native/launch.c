@@ -62,6 +62,7 @@
 #define STAGES_MAX 512
 #define JOIN_SESSION_KEYRING 1
 #define GRACE_MS 2000
+#define PINS "/run/pins"
 #define PLACEHOLDER_TIME 86400 /* the same number is in confinement/linux/masks.py */
 
 struct attributes {
@@ -78,6 +79,7 @@ static int mapping(unsigned uid, unsigned gid, unsigned dedicated_uid, unsigned 
     pid_t holder = fork();
     if (holder < 0) die("fork");
     if (!holder) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL); /* else a failure below would leave it, with all descriptors, for ever */
         char ok = !unshare(CLONE_NEWUSER);
         if (write(ready[1], &ok, 1) == 1) pause();
         _exit(0);
@@ -126,16 +128,23 @@ static int is_dir(int fd) {
 }
 
 static void set_attributes(int tree, uint64_t set, int userns, const char *what) {
-    struct attributes a = {.set = set | (userns >= 0 ? ATTR_IDMAP : 0), .userns = userns >= 0 ? (uint64_t)userns : 0};
+    /* Private: what the host mounts later must not appear in the box, where nobody has made it harmless. */
+    struct attributes a = {.set = set | (userns >= 0 ? ATTR_IDMAP : 0), .propagation = MS_PRIVATE,
+                           .userns = userns >= 0 ? (uint64_t)userns : 0};
     if (!syscall(SYS_mount_setattr, tree, "", EMPTY_PATH | TREE_RECURSIVE, &a, sizeof a)) return;
     dprintf(2, "ringfence-box: cannot %s %s: %s\n", userns >= 0 ? "map the owner of" : "confine", what, strerror(errno));
     _exit(125);
 }
 
-/* A copy of the mounts at PATH, not attached anywhere yet. */
+/* A copy of the mounts at PATH, not attached anywhere yet. PATH was resolved when it was granted: a link on the way has been
+ * put there since, perhaps by another box that shares the directory. */
 static int take(const char *path) {
-    int tree = (int)syscall(SYS_open_tree, AT_FDCWD, path, TREE_CLONE | TREE_RECURSIVE | O_CLOEXEC);
+    struct how how = {O_PATH | O_NOFOLLOW | O_CLOEXEC, 0, RESOLVE_NO_SYMLINKS};
+    int source = (int)syscall(SYS_openat2, AT_FDCWD, path, &how, sizeof how);
+    if (source < 0) die(path);
+    int tree = (int)syscall(SYS_open_tree, source, "", TREE_CLONE | TREE_RECURSIVE | EMPTY_PATH | O_CLOEXEC);
     if (tree < 0) die(path);
+    close(source);
     return tree;
 }
 
@@ -169,13 +178,43 @@ static void put_terminals(const char *name) {
     if (mount("devpts", path, "devpts", MS_NOSUID | MS_NOEXEC, "newinstance,ptmxmode=0666,mode=0620")) die(path);
 }
 
-/* Mounts over one path below a staged directory. The workspace's content is hostile, so no link is followed on the way. */
-static void cover(const char *name, const char *below, const char *how) {
-    int root = open(at(name), O_PATH | O_DIRECTORY | O_CLOEXEC);
+/* A path below a staged directory. The workspace's content is hostile, so no link is followed on the way. */
+static int beneath(const char *name, const char *below) {
+    struct how how = {O_PATH | O_NOFOLLOW | O_CLOEXEC, 0, RESOLVE_NO_SYMLINKS};
+    int root = (int)syscall(SYS_openat2, AT_FDCWD, at(name), &how, sizeof how);
     if (root < 0) die(name);
-    struct how open_how = {O_PATH | O_NOFOLLOW | O_CLOEXEC, 0, RESOLVE_NO_SYMLINKS | RESOLVE_BENEATH};
-    int target = (int)syscall(SYS_openat2, root, below, &open_how, sizeof open_how);
+    how.resolve |= RESOLVE_BENEATH;
+    int target = (int)syscall(SYS_openat2, root, below, &how, sizeof how);
     if (target < 0) die(below);
+    close(root);
+    return target;
+}
+
+/* Keeps a directory where it is: the kernel neither renames nor removes what is a mount point anywhere in the namespace. A
+ * mount on the directory itself would also forbid to move files in and out of it, so the mount is made in a second copy of
+ * the tree, which `seal` covers. */
+static int pinned_trees;
+static void pin(const char *name, const char *below) {
+    static const char *copied;
+    static char copy[64];
+    if (!copied || strcmp(copied, name)) {
+        int tree = (int)syscall(SYS_open_tree, AT_FDCWD, at(name), TREE_CLONE | TREE_RECURSIVE | O_CLOEXEC);
+        if (tree < 0) die(name);
+        set_attributes(tree, ATTR_RDONLY | ATTR_NOSUID | ATTR_NODEV, -1, name);
+        snprintf(copy, sizeof copy, "%s/%d", PINS, pinned_trees++);
+        put(tree, copy);
+        copied = name;
+    }
+    int target = beneath(copy, below);
+    int tree = (int)syscall(SYS_open_tree, target, "", TREE_CLONE | EMPTY_PATH | O_CLOEXEC);
+    if (tree < 0 || syscall(SYS_move_mount, tree, "", target, "", MOVE_FROM_EMPTY_PATH | MOVE_TO_EMPTY_PATH)) die(below);
+    close(tree);
+    close(target);
+}
+
+/* Mounts over one path below a staged directory. */
+static void cover(const char *name, const char *below, const char *how) {
+    int target = beneath(name, below);
     int hide = !strcmp(how, "hide");
     int tree = hide ? (int)syscall(SYS_open_tree, AT_FDCWD, "/dev/null", TREE_CLONE | O_CLOEXEC)
                     : (int)syscall(SYS_open_tree, target, "", TREE_CLONE | TREE_RECURSIVE | EMPTY_PATH | O_CLOEXEC);
@@ -192,7 +231,6 @@ static void cover(const char *name, const char *below, const char *how) {
         close(tree);
     }
     close(target);
-    close(root);
 }
 
 /* A mount namespace of our own. An ordinary user needs a user namespace for that, in which the ids stay what they are. */
@@ -261,6 +299,7 @@ static void enter(uid_t uid, gid_t gid, uid_t inside_uid, gid_t inside_gid) {
  *   area                          start the new root; what it covers has to be taken before
  *   show|share|device NUMBER NAME put a copy at NAME of the new root: read-only, writable, or as a device
  *   text NAME TEXT | link NAME TARGET | dir NAME | terminals NAME | tmpfs NAME SIZE MODE UID GID
+ *   pin NAME BELOW                keep a directory below a directory of the new root where it is
  *   hide|freeze|anchor NAME BELOW cover a path of a directory of the new root: unreadable, read-only, or only unmovable
  *   seal                          make the new root itself read-only
  *   become UID GID                leave uid 0 for good
@@ -315,7 +354,11 @@ noreturn static void prepare(struct words w) {
         } else if (!strcmp(verb, "hide") || !strcmp(verb, "freeze") || !strcmp(verb, "anchor")) {
             const char *name = word(&w);
             cover(name, word(&w), verb);
+        } else if (!strcmp(verb, "pin")) {
+            const char *name = word(&w);
+            pin(name, word(&w));
         } else if (!strcmp(verb, "seal")) {
+            if (pinned_trees && mount("tmpfs", at(PINS), "tmpfs", MS_NOSUID | MS_NODEV | MS_RDONLY, "mode=0000,size=4k")) die(PINS);
             struct attributes a = {.set = ATTR_RDONLY};
             if (syscall(SYS_mount_setattr, AT_FDCWD, area, 0, &a, sizeof a)) die("seal");
         } else if (!strcmp(verb, "become")) {
@@ -352,13 +395,15 @@ static void remove_cgroup(const char *path) {
     }
 }
 
-/* A placeholder is a socket that nobody listens on, marked by a time that no clock shows: programs that meet one skip it. */
+/* A placeholder is a socket that nobody listens on, which most programs skip, or a file of at most two bytes; it is marked by a
+ * time that no clock shows. */
 static int is_placeholder(const struct stat *info) {
-    return S_ISSOCK(info->st_mode) && info->st_mtim.tv_sec == PLACEHOLDER_TIME;
+    int kind = S_ISSOCK(info->st_mode) || (S_ISREG(info->st_mode) && info->st_size <= 2);
+    return kind && info->st_mtim.tv_sec == PLACEHOLDER_TIME;
 }
 
 /* Removes BELOW of ROOT without following a link that the box may have put on the way. */
-static void remove_below(const char *root, char *below, int only_placeholder) {
+static void remove_below(const char *root, char *below) {
     struct stat there;
     char *name = strrchr(below, '/');
     const char *parent = ".";
@@ -367,7 +412,7 @@ static void remove_below(const char *root, char *below, int only_placeholder) {
     int top = open(root, O_PATH | O_DIRECTORY | O_CLOEXEC);
     struct how how = {O_PATH | O_DIRECTORY | O_CLOEXEC, 0, RESOLVE_NO_SYMLINKS | RESOLVE_BENEATH};
     int dir = (int)syscall(SYS_openat2, top, parent, &how, sizeof how);
-    if (dir >= 0 && !fstatat(dir, name, &there, AT_SYMLINK_NOFOLLOW) && (!only_placeholder || is_placeholder(&there)))
+    if (dir >= 0 && !fstatat(dir, name, &there, AT_SYMLINK_NOFOLLOW) && is_placeholder(&there))
         unlinkat(dir, name, 0);
     if (dir >= 0) close(dir);
     if (top >= 0) close(top);
@@ -378,7 +423,6 @@ static void remove_below(const char *root, char *below, int only_placeholder) {
  *   lifeline FD             the owner's end of it closes when the owner lets go
  *   lock FD                 a directory that boxes share: what follows is removed by the last of them only
  *   placeholder ROOT BELOW  remove it
- *   sweep ROOT BELOW        remove it: it was not there before, and must not be left for another program to trust
  *   cgroup PATH
  */
 struct duty {
@@ -404,8 +448,7 @@ static void do_duties(struct words w) {
     int last = 0;
     while (next_duty(&w, &d)) {
         if (!strcmp(d.verb, "lock")) last = !flock(d.fd, LOCK_EX | LOCK_NB);
-        if (!strcmp(d.verb, "placeholder") && last) remove_below(d.path, d.below, 1);
-        if (!strcmp(d.verb, "sweep")) remove_below(d.path, d.below, 0);
+        if (!strcmp(d.verb, "placeholder") && last) remove_below(d.path, d.below);
         if (!strcmp(d.verb, "cgroup")) remove_cgroup(d.path);
     }
 }

@@ -130,8 +130,6 @@ class Prepared:
     env: tuple[tuple[str, str], ...]
     """Variables that go with it, PATH among them."""
     shared: tuple[Shared, ...]
-    sweeps: tuple[tuple[str, str], ...] = ()
-    """(root, name below it): what must not be there afterwards"""
     notes: tuple[str, ...] = ()
 
     def close(self) -> None:

@@ -2,17 +2,22 @@
 
 One walk over the directory, by name only. Three kinds come out: what the blacklist matches, and sockets that some
 program of the host listens on, are hidden; protected paths are frozen; git directories are anchored, so that they
-cannot be moved aside together with what is frozen in them.
+cannot be moved aside together with what is frozen in them. Every directory on the way to one of these is pinned: else
+a box could rename it, put another in its place, or move it to where the next box's walk does not look.
+
+A directory that we may not list, or whose path is too long, is hidden whole: its owner in the box could list it.
 
 A name that is not there cannot be covered by a mount, so a placeholder is made for it, hidden inside, and removed
 afterwards by the launcher, whatever happens to us. It is a socket that nobody listens on, because git and most other
-programs skip sockets when they list a directory, and marked by its time. Boxes that share a workspace share its
-placeholders: each holds a shared lock on the directory, and only the last one removes them.
+programs skip sockets when they list a directory, and marked by its time. Where git has to read the name it is a file
+that says what git believes anyway. Boxes that share a workspace share its placeholders: each holds a shared lock on
+the directory, and only the last one removes them.
 
-What this does not protect against: files that the host saves anew during the run, hard links made beforehand, links in
-place of a protected name (the link's target is frozen if it lies inside, the link itself can be replaced).
+What this does not protect against: files that the host saves anew during the run, hard links made beforehand, a
+repository that is made anew (also a bare one), hooks that core.hooksPath puts among the tracked files.
 """
 
+import errno
 import fcntl
 import os
 import stat
@@ -26,9 +31,15 @@ from ringfence.policy.globs import PathRules
 
 _MARK_SECONDS = 86_400  # one day after the epoch: no clock of today makes a file of that time
 _GIT = ".git"
-UNCOVERED = frozenset({".git/commondir"})
-"""Protected names that git cannot bear as unreadable files: left open, and removed after the run if there."""
+_NEUTRAL = {".git/commondir": b".\n"}
+"""Protected names that git cannot bear as unreadable files, and what to say there to change nothing."""
+_PER_WORKTREE = ("commondir", "gitdir", "config.worktree")
+"""Names in `.git/worktrees/*`: each leads the git commands of another directory to its configuration."""
 _LOCK_SECONDS = 5.0
+_PATH_MAX = 4000
+"""Bytes of a path that are walked; the kernel takes 4095."""
+_COVERS_MAX = 10_000
+"""The kernel takes 100,000 mounts in a namespace; these many cost about a second."""
 
 
 @dataclass(slots=True)
@@ -37,7 +48,6 @@ class Masks:
 
     covers: list[Cover] = field(default_factory=list)
     shared: list[Shared] = field(default_factory=list)
-    sweeps: list[tuple[str, str]] = field(default_factory=list)
 
     def close(self) -> None:
         for shared in self.shared:
@@ -48,22 +58,14 @@ def find_masks(roots: tuple[str, ...], *, rules: PathRules, protected: tuple[str
     """Walk the roots and decide what is covered how.
 
     Raises:
-        PermissionDenied: a placeholder cannot be made.
+        PermissionDenied: a placeholder cannot be made, or there is more to cover than a box can bear.
     """
     masks = Masks()
     try:
         for root in roots:
             shared = Shared(_lock(root), root, [])
             masks.shared.append(shared)
-            _scan(masks, root, rules)
-            covered = {cover.below: cover.how for cover in masks.covers if cover.root == root}
-            repositories = [below for below, how in covered.items() if how is How.ANCHOR]
-            for name in protected:
-                first, _, rest = name.partition("/")
-                for parent in repositories if first == _GIT and rest else [""]:
-                    below = os.path.join(parent, rest) if parent else name
-                    if below not in covered:
-                        _protect(masks, shared, below, plain=name)
+            masks.covers += _Finder(shared, rules, protected).find()
     except BaseException:
         masks.close()
         raise
@@ -72,7 +74,12 @@ def find_masks(roots: tuple[str, ...], *, rules: PathRules, protected: tuple[str
 
 def _lock(root: str) -> int:
     """A shared lock on a directory; held exclusively only for the moment in which a last box cleans up."""
-    descriptor = os.open(root, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        descriptor = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError as fault:
+        raise PermissionDenied(
+            f"cannot look into {root}: {fault.strerror}", hint="give a directory of yours"
+        ) from fault
     until = time.monotonic() + _LOCK_SECONDS
     while True:
         try:
@@ -87,99 +94,240 @@ def _lock(root: str) -> int:
             time.sleep(0.002)
 
 
-def _scan(masks: Masks, root: str, rules: PathRules) -> None:
-    inside = root.rstrip("/") + "/"
-    named = {path.removeprefix(inside) for path in rules.literals if path.startswith(inside)}
-    waiting = [""]
-    while waiting:
-        directory = waiting.pop()
-        for entry in _entries(os.path.join(root, directory)):
-            below = os.path.join(directory, entry.name)
-            if entry.is_symlink():
-                continue  # a link to something hidden leads to what is hidden
-            if entry.name in rules.names or below in named or (rules.globs and rules.matches(inside + below)):
-                masks.covers.append(Cover(root, below, How.HIDE))
-            elif entry.is_dir(follow_symlinks=False):
-                if entry.name == _GIT:
-                    masks.covers.append(Cover(root, below, How.ANCHOR))
-                    continue  # what is protected in there is found by name; objects need no walk
-                waiting.append(below)
-            elif entry.name == _GIT or (not entry.is_file(follow_symlinks=False) and _is_socket(entry)):
-                # A .git file points to a git directory elsewhere; replaced, it would point to the agent's.
-                masks.covers.append(Cover(root, below, How.FREEZE if entry.name == _GIT else How.HIDE))
+class _Finder:
+    """What is covered how below one root."""
+
+    def __init__(self, shared: Shared, rules: PathRules, protected: tuple[str, ...]) -> None:
+        self._shared = shared
+        self._root = shared.root
+        self._inside = shared.root.rstrip("/") + "/"
+        self._rules = rules
+        self._protected = protected
+        self._repositories: list[str] = []
+        self._how: dict[str, How] = {}
+        self._sockets = _Sockets()
+
+    def find(self) -> list[Cover]:
+        with self._sockets:
+            self._find()
+        return self._covers()
+
+    def _find(self) -> None:
+        self._scan()
+        for name in self._protected:
+            first, _, rest = name.partition("/")
+            for repository in self._repositories if first == _GIT and rest else [""]:
+                self._protect(os.path.join(repository, rest) if repository else name, _NEUTRAL.get(name))
+        for repository in self._repositories:
+            self._protect_worktrees(os.path.join(repository, "worktrees"))
+
+    def _covers(self) -> list[Cover]:
+        """Parents first; nothing below what is hidden, where it could not be found any more."""
+        wanted: dict[str, How] = {}
+        for below, how in self._how.items():
+            above = list(_above(below))
+            if any(self._how.get(directory) is How.HIDE for directory in above):
+                continue
+            wanted[below] = how
+            for directory in above:
+                if directory not in self._how:
+                    wanted[directory] = How.PIN
+        if len(wanted) > _COVERS_MAX:
+            raise PermissionDenied(
+                f"there are {len(wanted)} names to cover in {self._root}, more than a box can bear",
+                hint=f"what is it that has left them? One is {next(iter(self._how))!r}",
+            )
+        return [Cover(self._root, below, wanted[below]) for below in sorted(wanted, key=lambda name: name.count("/"))]
+
+    # --- what is there --------------------------------------------------------------------------------------------
+
+    def _scan(self) -> None:
+        named = {path.removeprefix(self._inside) for path in self._rules.literals if path.startswith(self._inside)}
+        names, globs, matches = self._rules.names, self._rules.globs, self._rules.matches
+        waiting = [""]
+        while waiting:
+            directory = waiting.pop()
+            for entry in self._entries(directory):
+                below = f"{directory}/{entry.name}" if directory else entry.name
+                if entry.name in names or below in named or (globs and matches(self._inside + below)):
+                    self._hide(below, is_link=entry.is_symlink())
+                elif entry.name == _GIT:
+                    self._found_git(below, entry)
+                elif entry.is_symlink():
+                    continue  # it leads to what is covered in its own place, or to nothing that the box sees
+                elif entry.is_dir(follow_symlinks=False):
+                    waiting.append(below)
+                elif not entry.is_file(follow_symlinks=False) and self._is_socket(entry, below):
+                    self._how[below] = How.HIDE
+
+    def _entries(self, directory: str) -> Iterator[os.DirEntry[str]]:
+        path = os.path.join(self._root, directory)
+        try:
+            if len(os.fsencode(path)) > _PATH_MAX:
+                raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG))
+            with os.scandir(path) as entries:
+                if not os.access(path, os.X_OK):
+                    raise PermissionError  # names alone do not say what is below them
+                yield from entries
+        except (FileNotFoundError, NotADirectoryError):
+            return  # there is none, or it has just gone
+        except OSError:
+            self._how[directory] = How.HIDE
+
+    def _hide(self, below: str, *, is_link: bool) -> None:
+        self._how[below] = How.HIDE
+        target = self._inside_target(below) if is_link else None
+        if target is not None and target not in _above(below):
+            self._how[target] = How.HIDE
+
+    def _found_git(self, below: str, entry: os.DirEntry[str]) -> None:
+        """A git directory; or a file or link that leads to one, and replaced would lead to the agent's."""
+        directory: str | None = below
+        if not entry.is_dir(follow_symlinks=False):
+            self._how[below] = How.FREEZE
+            directory = self._inside_target(below) if entry.is_symlink() else None
+        if directory is None or not os.path.isdir(os.path.join(self._root, directory)):
+            return
+        if os.access(os.path.join(self._root, directory), os.R_OK | os.X_OK):
+            self._how.setdefault(directory, How.ANCHOR)
+            self._repositories.append(directory)  # what is protected in it is found by name; objects need no walk
+        else:
+            self._how[directory] = How.HIDE
+
+    def _inside_target(self, below: str) -> str | None:
+        """Where a link leads, if that is something below the root."""
+        target = os.path.realpath(os.path.join(self._root, below))
+        return target.removeprefix(self._inside) if target.startswith(self._inside) and os.path.exists(target) else None
+
+    def _is_socket(self, entry: os.DirEntry[str], below: str) -> bool:
+        """Whether it is a socket that somebody might listen on; our placeholders are found by name."""
+        try:
+            info = entry.stat(follow_symlinks=False)
+        except OSError:
+            return False
+        return stat.S_ISSOCK(info.st_mode) and not (below in self._protected and is_placeholder(info))
+
+    # --- what is protected ----------------------------------------------------------------------------------------
+
+    def _protect_worktrees(self, directory: str) -> None:
+        for entry in self._entries(directory):
+            if entry.is_dir(follow_symlinks=False):
+                for name in _PER_WORKTREE:
+                    self._protect(f"{directory}/{entry.name}/{name}", None)
+
+    def _protect(self, below: str, neutral: bytes | None) -> None:
+        """Freeze what is there, else put a placeholder there: hidden, or saying `neutral`."""
+        if below in self._how:
+            return
+        directory, name = os.path.split(below)
+        try:
+            parent = _open_beneath(self._shared.lock, directory)
+        except PermissionError:
+            self._how[directory] = How.HIDE
+            return
+        except OSError:
+            return  # there is no such directory, so nothing reads the name
+        try:
+            info = _lstat(parent, name)
+            if info is None:
+                self._make_placeholder(parent, below, neutral)
+            if info is None or is_placeholder(info):
+                self._shared.placeholders.append(below)
+                self._how[below] = How.HIDE if neutral is None else How.FREEZE
+                return
+        finally:
+            os.close(parent)
+        self._how[below] = How.FREEZE
+        target = self._inside_target(below) if stat.S_ISLNK(info.st_mode) else None
+        if target is not None:
+            self._how.setdefault(target, How.FREEZE)
+
+    def _make_placeholder(self, parent: int, below: str, neutral: bytes | None) -> None:
+        name = os.path.basename(below)
+        try:
+            if neutral is None:
+                self._sockets.make(parent, name)
+            else:
+                _write_neutral(parent, name, neutral)
+        except FileExistsError:
+            pass  # another box was faster
+        except OSError as fault:
+            raise PermissionDenied(
+                f"cannot protect {os.path.join(self._root, below)}: {fault.strerror}",
+                hint="give a workspace that you may write to",
+            ) from fault
 
 
-def _entries(path: str) -> Iterator[os.DirEntry[str]]:
+class _Sockets:
+    """Makes placeholders: all are links to the first, because a link costs a twentieth of a new file."""
+
+    def __init__(self) -> None:
+        self._first: tuple[int, str] | None = None
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *_: object) -> None:
+        if self._first is not None:
+            os.close(self._first[0])
+
+    def make(self, parent: int, name: str) -> None:
+        if self._first is not None and self._link(*self._first, parent, name):
+            return
+        os.mknod(name, stat.S_IFSOCK, dir_fd=parent)
+        os.utime(name, (_MARK_SECONDS, _MARK_SECONDS), dir_fd=parent, follow_symlinks=False)
+        if self._first is None:
+            self._first = os.dup(parent), name
+
+    def _link(self, directory: int, first: str, parent: int, name: str) -> bool:
+        """Whether it could be made as a link; not every file system has them, and the first may be gone."""
+        try:
+            os.link(first, name, src_dir_fd=directory, dst_dir_fd=parent, follow_symlinks=False)
+        except FileExistsError:
+            raise
+        except OSError:
+            return False
+        return True
+
+
+def _write_neutral(parent: int, name: str, text: bytes) -> None:
+    descriptor = os.open(
+        name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644, dir_fd=parent
+    )
     try:
-        with os.scandir(path) as entries:
-            yield from entries
-    except (PermissionError, FileNotFoundError, NotADirectoryError):
-        return  # what we cannot list, the box cannot either
+        os.write(descriptor, text)
+        os.utime(descriptor, (_MARK_SECONDS, _MARK_SECONDS))
+    finally:
+        os.close(descriptor)
 
 
-def _is_socket(entry: os.DirEntry[str]) -> bool:
-    """Whether it is a socket that somebody might listen on; placeholders are found by name."""
+def _above(below: str) -> Iterator[str]:
+    """The directories on the way to a path, from the nearest up."""
+    while "/" in below:
+        below = below.rpartition("/")[0]
+        yield below
+
+
+def _open_beneath(root: int, directory: str) -> int:
+    """A directory below a root, without following a link that another box may put on the way."""
+    flags = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+    descriptor = os.open(".", flags, dir_fd=root)
+    for name in directory.split("/") if directory else ():
+        try:
+            deeper = os.open(name, flags, dir_fd=descriptor)
+        finally:
+            os.close(descriptor)
+        descriptor = deeper
+    return descriptor
+
+
+def _lstat(parent: int, name: str) -> os.stat_result | None:
     try:
-        info = entry.stat(follow_symlinks=False)
-    except OSError:
-        return False
-    return stat.S_ISSOCK(info.st_mode) and not is_placeholder(info)
-
-
-def _protect(masks: Masks, shared: Shared, below: str, *, plain: str) -> None:
-    """Freeze what is there, else hide a placeholder in its place."""
-    root = shared.root
-    path = os.path.join(root, below)
-    try:
-        info = os.lstat(path)
-    except (FileNotFoundError, NotADirectoryError):
-        if plain in UNCOVERED:
-            masks.sweeps.append((root, below))
-        elif _make_placeholder(path, shared):
-            shared.placeholders.append(below)
-            masks.covers.append(Cover(root, below, How.HIDE))
-        return
-    if stat.S_ISLNK(info.st_mode):
-        target = os.path.realpath(path)
-        if target.startswith(root.rstrip("/") + "/") and os.path.exists(target):
-            masks.covers.append(Cover(root, os.path.relpath(target, root), How.FREEZE))
-    elif is_placeholder(info):
-        shared.placeholders.append(below)
-        masks.covers.append(Cover(root, below, How.HIDE))
-    else:
-        masks.covers.append(Cover(root, below, How.FREEZE))
+        return os.stat(name, dir_fd=parent, follow_symlinks=False)
+    except FileNotFoundError:
+        return None
 
 
 def is_placeholder(info: os.stat_result) -> bool:
-    return stat.S_ISSOCK(info.st_mode) and int(info.st_mtime) == _MARK_SECONDS
-
-
-def _make_placeholder(path: str, shared: Shared) -> bool:
-    """False if there is no directory to make it in.
-
-    All placeholders of a directory are links to the first: a link costs a twentieth of a new file.
-    """
-    try:
-        if not (shared.placeholders and _link(os.path.join(shared.root, shared.placeholders[0]), path)):
-            os.mknod(path, stat.S_IFSOCK)
-            os.utime(path, (_MARK_SECONDS, _MARK_SECONDS), follow_symlinks=False)
-    except FileExistsError:
-        pass  # another box was faster
-    except (FileNotFoundError, NotADirectoryError):
-        return False
-    except OSError as fault:
-        raise PermissionDenied(
-            f"cannot protect {path}: {fault.strerror}", hint="give a workspace that you may write to"
-        ) from fault
-    return True
-
-
-def _link(first: str, path: str) -> bool:
-    """Whether it could be made as a link; not every file system has them, and the first may be somebody else's."""
-    try:
-        os.link(first, path, follow_symlinks=False)
-    except (FileExistsError, FileNotFoundError, NotADirectoryError):
-        raise
-    except OSError:
-        return False
-    return True
+    kind = stat.S_ISSOCK(info.st_mode) or (stat.S_ISREG(info.st_mode) and info.st_size <= 2)
+    return kind and int(info.st_mtime) == _MARK_SECONDS

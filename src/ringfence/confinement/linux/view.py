@@ -56,7 +56,7 @@ def build_view(grant: Grant, *, home: str, host_path: str, uid: int, gid: int) -
         tmp_bytes=grant.limits.tmp_bytes,
     )
     env = (("PATH", tools.path), *GIT_ENVIRONMENT.items())
-    return Prepared(view, env, tuple(masks.shared), tuple(masks.sweeps), tuple(notes))
+    return Prepared(view, env, tuple(masks.shared), tuple(notes))
 
 
 def _outside(system: tuple[str, ...]) -> list[str]:

@@ -119,8 +119,6 @@ def _plan(launch: Launch, prepared: Prepared, holder: Holder, lifeline: int) -> 
         yield from ("lock", str(shared.lock))
         for below in shared.placeholders:
             yield from ("placeholder", shared.root, below)
-    for root, below in prepared.sweeps:
-        yield from ("sweep", root, below)
     for group in holder.leftovers:
         yield from ("cgroup", group)
     yield "wall"
