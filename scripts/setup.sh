@@ -23,7 +23,7 @@ cc       gcc,libc6-dev    the helper is compiled by zig from PyPI (a large downl
 curl     curl             tests of curl in a box are skipped
 git      git              tests of git in a workspace are skipped
 jq       jq               tests of jq in a box are skipped
-musl-gcc musl-tools       the helper is linked with the system's own libc, which is larger and starts more slowly
+musl-gcc musl-tools       the helper is linked with the libc of the system, which is larger and starts more slowly
 node     nodejs           tests of Node.js in a box are skipped
 ps       procps           tests of ps in a box are skipped
 setpriv  util-linux       tests that run as another user are skipped
