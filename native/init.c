@@ -128,20 +128,6 @@ static void configure(struct words w, const int *fds, int count_fds) {
     }
 }
 
-static void kill_children(void) {
-    if (getpid() == 1) {
-        kill(-1, SIGKILL);
-        return;
-    }
-    char path[64];
-    int pid;
-    snprintf(path, sizeof path, "/proc/self/task/%d/children", getpid());
-    FILE *list = fopen(path, "re");
-    if (!list) _exit(125);
-    while (fscanf(list, "%d", &pid) == 1) kill(pid, SIGKILL);
-    fclose(list);
-}
-
 static struct {
     pid_t first;
     uint32_t id;

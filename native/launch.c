@@ -12,6 +12,7 @@
  */
 #include "box.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
@@ -47,6 +48,9 @@
 #endif
 #ifndef SYS_openat2
 #define SYS_openat2 437
+#endif
+#ifndef SYS_close_range
+#define SYS_close_range 436
 #endif
 #define TREE_CLONE 1u
 #define TREE_RECURSIVE 0x8000u
@@ -269,7 +273,7 @@ static void enter(uid_t uid, gid_t gid, uid_t inside_uid, gid_t inside_gid) {
     if (first < 0) die("fork");
     if (first) {
         int status;
-        for (int fd = 3; fd < 256; fd++) close(fd); /* the control socket must close when PID 1 does */
+        syscall(SYS_close_range, 3u, ~0u, 0u); /* the control socket must close when PID 1 does */
         while (waitpid(first, &status, 0) < 0 && errno == EINTR) {}
         _exit(WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status));
     }
@@ -278,6 +282,10 @@ static void enter(uid_t uid, gid_t gid, uid_t inside_uid, gid_t inside_gid) {
     loopback_up();
     if (sethostname("sandbox", 7)) die("hostname");
     if (mount("proc", at("/proc"), "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL)) die("proc");
+    char null[64];
+    snprintf(null, sizeof null, "%s/dev/null", area);
+    /* It lists the keys that the caller's uid may see; keyrings are not namespaced. */
+    if (!access(at("/proc/keys"), F_OK) && mount(null, at("/proc/keys"), NULL, MS_BIND, NULL)) die("/proc/keys");
     if (chdir(area) || syscall(SYS_pivot_root, ".", ".") || umount2(".", MNT_DETACH) || chdir("/")) die("new root");
     if (getuid() != uid) become(uid, gid);
     if (unshare(CLONE_NEWUSER)) die("user namespace");
@@ -402,27 +410,25 @@ static int is_placeholder(const struct stat *info) {
     return kind && info->st_mtim.tv_sec == PLACEHOLDER_TIME;
 }
 
-/* Removes BELOW of ROOT without following a link that the box may have put on the way. */
-static void remove_below(const char *root, char *below) {
+/* Removes BELOW of TOP without following a link that the box may have put on the way. */
+static void remove_below(int top, char *below) {
     struct stat there;
     char *name = strrchr(below, '/');
     const char *parent = ".";
     if (name) *name++ = 0, parent = below;
     else name = below;
-    int top = open(root, O_PATH | O_DIRECTORY | O_CLOEXEC);
     struct how how = {O_PATH | O_DIRECTORY | O_CLOEXEC, 0, RESOLVE_NO_SYMLINKS | RESOLVE_BENEATH};
     int dir = (int)syscall(SYS_openat2, top, parent, &how, sizeof how);
     if (dir >= 0 && !fstatat(dir, name, &there, AT_SYMLINK_NOFOLLOW) && is_placeholder(&there))
         unlinkat(dir, name, 0);
     if (dir >= 0) close(dir);
-    if (top >= 0) close(top);
 }
 
 /* The guardian's part of the plan comes first, ended by `wall`:
  *
  *   lifeline FD             the owner's end of it closes when the owner lets go
  *   lock FD                 a directory that boxes share: what follows is removed by the last of them only
- *   placeholder ROOT BELOW  remove it
+ *   placeholder BELOW       remove it, wherever the directory of the last lock is by then
  *   cgroup PATH
  */
 struct duty {
@@ -434,23 +440,32 @@ struct duty {
 static int next_duty(struct words *w, struct duty *d) {
     *d = (struct duty){.verb = word(w), .fd = -1};
     if (!strcmp(d->verb, "wall")) return 0;
-    if (!strcmp(d->verb, "lifeline") || !strcmp(d->verb, "lock")) {
-        d->fd = (int)number(w);
-        return 1;
-    }
-    d->path = word(w);
-    if (strcmp(d->verb, "cgroup")) d->below = word(w);
+    if (!strcmp(d->verb, "lifeline") || !strcmp(d->verb, "lock")) d->fd = (int)number(w);
+    else if (!strcmp(d->verb, "placeholder")) d->below = word(w);
+    else if (!strcmp(d->verb, "cgroup")) d->path = word(w);
+    else die_because("a plan holds an unknown duty");
     return 1;
 }
 
 static void do_duties(struct words w) {
     struct duty d;
-    int last = 0;
+    int shared = -1, last = 0;
     while (next_duty(&w, &d)) {
-        if (!strcmp(d.verb, "lock")) last = !flock(d.fd, LOCK_EX | LOCK_NB);
-        if (!strcmp(d.verb, "placeholder") && last) remove_below(d.path, d.below);
+        if (!strcmp(d.verb, "lock")) shared = d.fd, last = !flock(d.fd, LOCK_EX | LOCK_NB);
+        if (!strcmp(d.verb, "placeholder") && last) remove_below(shared, d.below);
         if (!strcmp(d.verb, "cgroup")) remove_cgroup(d.path);
     }
+}
+
+/* Keep nothing that belongs to the child: its control socket must close when it dies. */
+static void close_inherited(void) {
+    DIR *list = opendir("/proc/self/fd");
+    if (!list) die("/proc/self/fd");
+    for (struct dirent *entry; (entry = readdir(list));) {
+        int fd = atoi(entry->d_name);
+        if (fd > 2 && fd != dirfd(list) && !(fcntl(fd, F_GETFD) & FD_CLOEXEC)) close(fd);
+    }
+    closedir(list);
 }
 
 noreturn void launch(int plan, pid_t owner) {
@@ -481,9 +496,8 @@ noreturn void launch(int plan, pid_t owner) {
     }
     int ended = (int)syscall(SYS_pidfd_open, child, 0), status = 0;
     if (ended < 0) die("child");
-    /* Keep nothing that belongs to the child: its control socket must close when it dies. */
-    for (int fd = 3; fd < 256; fd++)
-        if (fd != watched && fd != ended && !(fcntl(fd, F_GETFD) & FD_CLOEXEC)) close(fd);
+    fcntl(ended, F_SETFD, FD_CLOEXEC);
+    close_inherited();
     int null = open("/dev/null", O_RDWR | O_CLOEXEC);
     dup2(null, 2);
 
@@ -505,8 +519,9 @@ noreturn void launch(int plan, pid_t owner) {
         if (!ready && released && !gone) kill(child, SIGKILL); /* it had its grace */
     }
     waitpid(child, &status, 0);
-    /* A killed bubblewrap leaves its PID 1 to us, the subreaper; it dies by the parent-death signal. */
-    while (waitpid(-1, NULL, 0) > 0 || errno == EINTR) {}
+    /* A killed bubblewrap leaves its PID 1 to us, the subreaper; where there is no pid namespace, all that PID 1 had. */
+    do kill_children();
+    while (waitpid(-1, NULL, 0) > 0 || errno == EINTR);
 
     do_duties(cleanup);
     _exit(WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status));

@@ -10,6 +10,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -67,6 +68,20 @@ void write_text(const char *path, const char *text) {
     size_t size = strlen(text);
     if (write(fd, text, size) != (ssize_t)size) die(path);
     close(fd);
+}
+
+void kill_children(void) {
+    if (getpid() == 1) {
+        kill(-1, SIGKILL);
+        return;
+    }
+    char path[64];
+    int pid;
+    snprintf(path, sizeof path, "/proc/self/task/%d/children", getpid());
+    FILE *list = fopen(path, "re");
+    if (!list) die(path);
+    while (fscanf(list, "%d", &pid) == 1) kill(pid, SIGKILL);
+    fclose(list);
 }
 
 int main(int argc, char **argv) {

@@ -118,7 +118,7 @@ def _plan(launch: Launch, prepared: Prepared, holder: Holder, lifeline: int) -> 
     for shared in prepared.shared:
         yield from ("lock", str(shared.lock))
         for below in shared.placeholders:
-            yield from ("placeholder", shared.root, below)
+            yield from ("placeholder", below)
     for group in holder.leftovers:
         yield from ("cgroup", group)
     yield "wall"

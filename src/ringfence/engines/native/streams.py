@@ -1,6 +1,7 @@
 """Moves bytes: a command's output to whoever listens, kept up to its limit, and its input from whoever gives it."""
 
 import asyncio
+import fcntl
 import os
 from collections import deque
 from collections.abc import AsyncIterable, Callable
@@ -21,7 +22,7 @@ class Capture:
         self._overflow = overflow
         self._head = bytearray()
         self._head_left = limit if overflow is Overflow.STOP else limit - limit // 2
-        self._tail: deque[bytes] = deque()
+        self._tail: deque[bytearray] = deque()
         self._tail_size = 0
         self.dropped = 0
 
@@ -37,7 +38,11 @@ class Capture:
         if self._overflow is Overflow.STOP:
             self.dropped += len(piece)
             return False
-        self._tail.append(piece)
+        # Pieces are joined: a stream of two-byte pieces would cost thirty times its size otherwise.
+        if self._tail and len(self._tail[-1]) < _PIECE:
+            self._tail[-1] += piece
+        else:
+            self._tail.append(bytearray(piece))
         self._tail_size += len(piece)
         room = self._limit // 2
         while self._tail_size > room:
@@ -105,9 +110,14 @@ class Reader:
         return True
 
     def drain(self) -> None:
-        """Read what is left; called when every process that could write is dead."""
-        while self._read_some():
-            pass
+        """Read what is left; called when every process of the box is dead.
+
+        At most what the pipe holds: a command may have handed its end to another box, which goes on writing.
+        """
+        if self._descriptor >= 0:
+            for _ in range(fcntl.fcntl(self._descriptor, fcntl.F_GETPIPE_SZ) // _PIECE + 2):
+                if not self._read_some():
+                    return
 
     def close(self) -> None:
         if self._descriptor >= 0:
