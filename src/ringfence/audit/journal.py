@@ -136,7 +136,7 @@ class Journal:
 
     def _lines_file(self) -> int:
         """The journal's descriptor; opened anew if somebody has removed or rotated the file."""
-        if self._lines >= 0 and os.fstat(self._lines).st_nlink == 0:
+        if self._lines >= 0 and not self._is_ours():
             os.close(self._lines)
             self._lines = -1
         if self._lines < 0:
@@ -146,13 +146,20 @@ class Journal:
                 raise _unwritable(self.path, fault) from fault
         return self._lines
 
+    def _is_ours(self) -> bool:
+        """Whether the file that we have open still is the one of that name."""
+        try:
+            return os.path.samestat(os.fstat(self._lines), os.lstat(self.path))
+        except OSError:
+            return False
+
 
 def _still_open(data: bytes) -> list[dict[str, Any]]:
     """The records of a pending file that were opened and not closed; a torn last line was never acted upon."""
     found: dict[str, dict[str, Any]] = {}
     for line in data.splitlines():
         with suppress(ValueError, KeyError, TypeError):
-            record = json.loads(line)
+            record = dict(json.loads(line))
             if record.get("closed"):
                 found.pop(record["run"], None)
             else:
