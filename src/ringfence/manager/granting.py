@@ -112,14 +112,11 @@ def _workspace(given: str | os.PathLike[str], caller: Caller, rules: PathRules) 
         raise PathAccessDenied(
             text, "a workspace that is a link", hint=f"give the directory itself: {os.path.realpath(text)}"
         )
-    directory = _directory(given, caller, rules)
-    if not directory.is_dir():
-        raise PathAccessDenied(text, "a workspace that is not a directory", hint="give the directory that it is in")
-    return directory
+    return _directory(given, caller, rules)
 
 
 def _directory(given: str | os.PathLike[str], caller: Caller, rules: PathRules) -> Path:
-    """A directory (or a single file) that may be written, resolved and checked."""
+    """A directory that may be written, resolved and checked."""
     text = _text(given)
     real = _existing(text)
     home = os.path.realpath(caller.home)
@@ -132,6 +129,8 @@ def _directory(given: str | os.PathLike[str], caller: Caller, rules: PathRules) 
         )
     if any(real.startswith(f"{top}/") for top in _NEVER_BELOW):
         raise PathAccessDenied(text, "it belongs to the kernel", rule="built-in", hint="give a plain directory")
+    if not os.path.isdir(real):
+        raise PathAccessDenied(text, "it is not a directory", hint="give the directory that it is in")
     _refuse_denied(text, real, rules)
     return Path(real)
 

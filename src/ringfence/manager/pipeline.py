@@ -109,7 +109,7 @@ def _resolved_cwd(request: Request, grant: Grant) -> Path:
     given = Path(request.cwd)
     if "\0" in os.fspath(given) or not is_encodable(os.fspath(given)):
         raise PathAccessDenied(os.fspath(given), "a working directory with a NUL byte or half a character")
-    if given.parts[:2] == ("/", "workspace"):
+    if given.parts[:2] == ("/", "workspace") != grant.workspace.parts[:2]:
         given = grant.workspace.joinpath(*given.parts[2:])
     path = grant.workspace / given
     try:

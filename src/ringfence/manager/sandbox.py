@@ -310,7 +310,7 @@ def _request(
 
 
 def _inside(path: str, workspace: Path) -> str:
-    if path == "/workspace" or path.startswith("/workspace/"):
+    if _is_below(path, "/workspace") and not _is_below(os.fspath(workspace), "/workspace"):
         return os.fspath(workspace) + path[len("/workspace") :]
     return path
 

@@ -126,13 +126,15 @@ def test_an_unreadable_directory_is_refused(caller: Caller) -> None:
         grant(caller, workspace=os.path.join(caller.home, "locked"))
 
 
-def test_a_workspace_that_is_a_file_is_refused_but_a_single_file_may_be_written(caller: Caller) -> None:
+def test_a_file_cannot_be_made_writable_but_it_can_be_read(caller: Caller) -> None:
     file = Path(caller.home, "notes")
     file.touch()
 
     with pytest.raises(PathAccessDenied, match="not a directory"):
         grant(caller, workspace=file)
-    assert grant(caller, write=(file,)).writable == (file,)
+    with pytest.raises(PathAccessDenied, match="not a directory"):
+        grant(caller, write=(file,))
+    assert grant(caller, read=(file,)).readable == (file,)
 
 
 @pytest.mark.parametrize("given", ["", "a\0b", "half \ud800 character"])

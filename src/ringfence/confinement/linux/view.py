@@ -13,12 +13,14 @@ _NEVER_OUTSIDE = frozenset({"proc", "sys", "dev", "run", "tmp", "etc", "boot", "
 """Top-level directories that are not shown even where reading outside is allowed: they have a private counterpart, or
 hold sockets, devices and kernel knobs. /etc stays an allow-list, because its secrets are not all known by name."""
 
+_PLAIN_HOME = "/home/agent"
+
 
 def build_view(grant: Grant, *, home: str, host_path: str, uid: int, gid: int) -> Prepared:
     """The view for a grant; makes the placeholders that it needs.
 
     Args:
-        home: the caller's home directory; inside, an empty one lies at the same place.
+        home: the caller's home directory; inside, an empty one lies at the same place, unless the system is there.
         host_path: the caller's PATH.
         uid, gid: what the box's own processes see as theirs.
     """
@@ -41,14 +43,15 @@ def build_view(grant: Grant, *, home: str, host_path: str, uid: int, gid: int) -
     searched = [*map(os.fspath, grant.readable), *([home] if grant.read_outside else [])]
     masks = find_masks(writable, rules=rules, protected=grant.protected)
     ignored = tuple(name for name in sorted(rules.names) if name.isprintable() and not set(name) & set("*?[\\!# "))
+    inside = _home_inside(home, (*system, *(link for link, _ in links)))
     view = View(
         uid=uid,
         gid=gid,
-        home=home,
+        home=inside,
         system=system,
-        links=(*links, ("/workspace", os.fspath(grant.workspace)), ("/var/tmp", "/tmp")),
+        links=(*links, *_aliases(grant, (*writable, *shown, inside))),
         etc=etc,
-        texts=(*copied, *synthetic_etc(uid, gid, home, ignored)),
+        texts=(*copied, *synthetic_etc(uid, gid, inside, ignored)),
         readable=tuple(dict.fromkeys(shown)),
         writable=writable,
         covers=tuple(masks.covers),
@@ -57,6 +60,22 @@ def build_view(grant: Grant, *, home: str, host_path: str, uid: int, gid: int) -
     )
     env = (("PATH", tools.path), *GIT_ENVIRONMENT.items())
     return Prepared(view, env, tuple(masks.shared), tuple(notes))
+
+
+def _home_inside(home: str, system: tuple[str, ...]) -> str:
+    """A service's home may be `/` or lie in the system's directories, where an empty one would cover what is needed."""
+    if home in ("/", "/etc", "/run", "/tmp", "/var/tmp"):
+        return _PLAIN_HOME
+    taken = (*system, "/dev", "/proc", "/sys")
+    return _PLAIN_HOME if any(home == top or _below(home, top) for top in taken) else home
+
+
+def _aliases(grant: Grant, shown: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
+    """Second names for the workspace and for /tmp, unless something that is shown lies there itself."""
+    aliases = (("/workspace", os.fspath(grant.workspace)), ("/var/tmp", "/tmp"))
+    return tuple(
+        (name, target) for name, target in aliases if not any(path == name or _below(path, name) for path in shown)
+    )
 
 
 def _outside(system: tuple[str, ...]) -> list[str]:
@@ -69,10 +88,16 @@ def _outside(system: tuple[str, ...]) -> list[str]:
 
 def _hidden(shown: list[str], searched: list[str], rules: PathRules, writable: tuple[str, ...]) -> tuple[str, ...]:
     """What the blacklist hides in the readable directories; the writable ones have covers of their own."""
-    found = [path for path in rules.literals if any(_below(path, root) for root in shown) and os.path.exists(path)]
+    # A row that leads through a link cannot be covered under that name; what it leads to has a row of its own.
+    found = [
+        path
+        for path in rules.literals
+        if any(_below(path, root) for root in shown) and os.path.exists(path) and os.path.realpath(path) == path
+    ]
     for root in searched:
         found += _matching(root, rules)
-    return tuple(path for path in dict.fromkeys(found) if not any(_below(path, root) for root in writable))
+    # What lies below something hidden is hidden with it, and can no longer be found.
+    return tuple(path for path in dict.fromkeys(found) if not any(_below(path, other) for other in (*writable, *found)))
 
 
 def _below(path: str, directory: str) -> bool:

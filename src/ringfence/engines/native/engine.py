@@ -79,7 +79,7 @@ class NativeEngine:
         shell = next(shell for shell in _SHELLS if os.path.exists(shell))
         env = {
             **dict(prepared.env),
-            "HOME": self._home,
+            "HOME": prepared.view.home,
             "USER": "agent",
             "LOGNAME": "agent",
             "SHELL": shell,
