@@ -46,6 +46,8 @@ class View:
     texts: tuple[tuple[str, str], ...] = ()
     """(name below /etc, content): synthetic files"""
     readable: tuple[str, ...] = ()
+    linked: tuple[tuple[str, str], ...] = ()
+    """(one of `readable`, where it really lies): the launcher follows no link, since an agent may have put it there."""
     writable: tuple[str, ...] = ()
     covers: tuple[Cover, ...] = ()
     hidden: tuple[str, ...] = ()

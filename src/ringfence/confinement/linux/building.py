@@ -52,7 +52,7 @@ def build(view: View, stand_in: StandIn | None) -> Plan:
     plan = Plan(stand_in)
     uid, gid = (os.getuid(), os.getgid()) if stand_in is None else (stand_in.uid, stand_in.gid)
     for path in view.system:
-        plan.put("show", path, path)
+        plan.put("show", os.path.realpath(path), path)
     for where, target in view.links:
         plan.step("link", where, target)
     for name in _DEVICES:
@@ -72,8 +72,9 @@ def build(view: View, stand_in: StandIn | None) -> Plan:
     for name, text in view.texts:
         plan.step("text", f"/etc/{name}", text)
     granted = [("show", path) for path in view.readable] + [("share", path) for path in view.writable]
+    behind = dict(view.linked)
     for verb, path in sorted(granted, key=lambda entry: (entry[1].count("/"), entry[1])):
-        plan.put(verb, path, path)
+        plan.put(verb, behind.get(path, path), path)
     for cover in sorted(view.covers, key=lambda cover: cover.how is not How.PIN):
         plan.step(cover.how.value, cover.root, cover.below)
     for path in view.hidden:

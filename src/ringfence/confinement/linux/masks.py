@@ -62,7 +62,7 @@ def find_masks(roots: tuple[str, ...], *, rules: PathRules, protected: tuple[str
     """
     masks = Masks()
     try:
-        for root in roots:
+        for root in filter(os.path.isdir, roots):  # a single file has nothing in it to cover
             shared = Shared(_lock(root), root, [])
             masks.shared.append(shared)
             masks.covers += _Finder(shared, rules, protected).find()

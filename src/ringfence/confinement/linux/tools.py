@@ -15,6 +15,7 @@ names it.
 
 import os
 import re
+import stat
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
@@ -101,6 +102,7 @@ class _Search:
         self, home: str, visible: tuple[str, ...], workspaces: tuple[str, ...], denied: Callable[[str], str | None]
     ) -> None:
         self._home = home
+        self._homes = {home, os.path.realpath(home)}
         self._visible = visible
         self._workspaces = workspaces
         self._denied = denied
@@ -128,13 +130,13 @@ class _Search:
 
     def add_environment(self, prefix: str) -> None:
         base = _base_of(prefix)
-        if base is not None:
+        if base is not None and not any(_below(base, workspace) for workspace in self._workspaces):
             self._add(base)
 
     def _add(self, root: str) -> None:
         if self.sees(root) or not os.path.exists(root) or self._denied(root) is not None:
             return
-        if _below(self._home, root) or os.path.relpath(root, self._home) in _SHARED - {"bin"}:
+        if any(_below(home, root) for home in self._homes) or self._places(root) & (_SHARED - {"bin"}):
             return
         self.roots = [known for known in self.roots if not _below(known, root)]
         self.roots.append(root)
@@ -159,8 +161,11 @@ class _Search:
             os.path.exists(os.path.join(prefix, sign))
             for sign in ("pyvenv.cfg", "conda-meta", "lib", "libexec", "lib64")
         )
-        shared = os.path.relpath(prefix, self._home) in _SHARED
-        return prefix if is_prefix and not shared and prefix != "/" else directory
+        return prefix if is_prefix and not self._places(prefix) & _SHARED and prefix != "/" else directory
+
+    def _places(self, path: str) -> set[str]:
+        """Where it lies as seen from the home, by either name."""
+        return {"" if path == home else os.path.relpath(path, home) for home in self._homes}
 
 
 def _resolve(path: str, workspaces: tuple[str, ...]) -> str | None:
@@ -200,10 +205,15 @@ def _links(directory: str) -> Iterator[str]:
 def _base_of(prefix: str) -> str | None:
     """The installation that a virtual environment was made from, if it is one and names a real one."""
     try:
-        with open(os.path.join(prefix, "pyvenv.cfg"), encoding="utf-8", errors="surrogateescape") as file:
-            text = file.read(65536)
+        # The agent may have made it a fifo, on which a plain open would wait for ever.
+        descriptor = os.open(os.path.join(prefix, "pyvenv.cfg"), os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
         return None
+    try:
+        is_file = stat.S_ISREG(os.fstat(descriptor).st_mode)
+        text = os.fsdecode(os.read(descriptor, 65536)) if is_file else ""
+    finally:
+        os.close(descriptor)
     match = re.search(r"^home\s*=\s*(\S.*?)\s*$", text, re.MULTILINE)
     if match is None or not os.path.isabs(match[1]):
         return None

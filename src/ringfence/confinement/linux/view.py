@@ -53,6 +53,7 @@ def build_view(grant: Grant, *, home: str, host_path: str, uid: int, gid: int) -
         etc=etc,
         texts=(*copied, *synthetic_etc(uid, gid, inside, ignored)),
         readable=tuple(dict.fromkeys(shown)),
+        linked=tuple((path, real) for path in tools.roots if (real := os.path.realpath(path)) != path),
         writable=writable,
         covers=tuple(masks.covers),
         hidden=_hidden(shown, searched, rules, writable),
