@@ -2,8 +2,11 @@
 
 import configparser
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
+
+from ringfence.errors import InvalidConfig
+from ringfence.policy.config import is_encodable
 
 _KEPT = ("LANG", "LANGUAGE", "TZ", "TERM", "COLORTERM", "NO_COLOR", "FORCE_COLOR")
 _KEPT_PREFIX = "LC_"
@@ -25,6 +28,21 @@ def kept(environ: Mapping[str, str], home: str) -> dict[str, str]:
         if value:
             out[name] = value
     return out
+
+
+def check_variables(variables: Iterable[tuple[object, object]]) -> None:
+    """Refuse what no environment can hold.
+
+    Raises:
+        InvalidConfig: names the variable.
+    """
+    for name, value in variables:
+        if not isinstance(name, str) or not isinstance(value, str):
+            raise InvalidConfig(f"the variable {name!r} is not text", hint="give names and values as strings")
+        if not name or "=" in name or "\0" in name or "\0" in value or not is_encodable(name + value):
+            raise InvalidConfig(
+                f"{name!r} cannot be the name of a variable, or its value holds a NUL byte or half a character"
+            )
 
 
 def _version(path: str) -> tuple[int, int, int] | None:

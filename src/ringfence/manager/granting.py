@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ringfence.errors import InvalidConfig, PathAccessDenied
+from ringfence.manager.environment import check_variables
 from ringfence.policy.config import SandboxConfig, expand, is_encodable
 from ringfence.policy.defaults import PROTECTED
 from ringfence.policy.globs import PathRules, compiled, escape
@@ -34,6 +35,7 @@ _TOP = ("bin", "boot", "dev", "etc", "home", "lib", "lib32", "lib64", "media", "
 _BELOW = ("usr/bin", "usr/lib", "usr/local", "var/lib", "var/log", "var/tmp")
 _NOT_A_WORKSPACE = frozenset(f"/{name}" for name in ("", *_TOP, "sbin", "srv", "sys", "tmp", "usr", "var", *_BELOW))
 """Directories that belong to the system or to everybody: writable in a box, they would be the way out."""
+_STEPS_MAX = 4096
 _NEVER_BELOW = ("/proc", "/sys", "/dev")
 
 
@@ -68,6 +70,7 @@ def make_grant(
         InvalidConfig: a path or row that makes no sense.
         PathAccessDenied: a directory that cannot be granted.
     """
+    check_variables(wish.env)
     denied = _denied_rows((*config.blacklist, *wish.deny), caller)
     rules = compiled(denied)
     workspace = _workspace(wish.workspace if wish.workspace is not None else Path.cwd(), caller, rules)
@@ -79,6 +82,10 @@ def make_grant(
             writable.append(_directory(path, caller, rules))
         else:
             notes.append(f"filesystem.whitelist {row}: there is no {path}, so it is left out")
+    granted = (workspace, *writable)
+    rows = (expand(row, caller.environ, caller.home) for row in config.whitelist)
+    for given in (*wish.write, *wish.read, *rows):
+        _refuse_detour(os.fspath(given), granted)
     requires = wish.requires
     if config.allow_read_outside:
         requires -= {Guarantee.HOST_FILES_HIDDEN, Guarantee.HOST_NAMES_HIDDEN}
@@ -147,6 +154,27 @@ def _readable(given: str | os.PathLike[str], rules: PathRules) -> Path:
         )
     _refuse_denied(text, real, rules)
     return Path(real)
+
+
+def _refuse_detour(text: str, granted: tuple[Path, ...]) -> None:
+    """Refuse a path that enters a writable directory and leads out of it again: an agent may have made that link."""
+    inside, done, todo = False, "/", [part for part in reversed(os.path.abspath(text).split("/")) if part]
+    for _ in range(_STEPS_MAX):
+        if not todo:
+            break
+        done = os.path.normpath(os.path.join(done, todo.pop()))
+        is_inside = any(done.startswith(f"{root}/") for root in granted)
+        if os.path.islink(done):
+            target = os.readlink(done)
+            inside = inside or is_inside
+            done = "/" if target.startswith("/") else os.path.dirname(done)
+            todo += [part for part in reversed(target.split("/")) if part]
+        elif not todo and inside and not is_inside:
+            raise PathAccessDenied(
+                text,
+                f"a link in a writable directory leads to {done}",
+                hint="give the directory itself, if you meant it",
+            )
 
 
 def _refuse_denied(text: str, real: str, rules: PathRules) -> None:

@@ -17,6 +17,7 @@ from typing import Any
 from ringfence.audit.journal import Journal
 from ringfence.engines.base import Box
 from ringfence.errors import CommandNotAllowed, InvalidConfig, PathAccessDenied, RingfenceError
+from ringfence.manager.environment import check_variables
 from ringfence.policy.config import is_encodable
 from ringfence.policy.decide import Place, decide
 from ringfence.values.grant import Grant
@@ -87,11 +88,7 @@ def check_form(request: Request) -> None:
             raise CommandNotAllowed("the command holds a NUL byte", command=word, hint="remove it")
         if not is_encodable(word):
             raise CommandNotAllowed("the command holds half a character", hint="give it as proper Unicode")
-    for name, value in request.env:
-        if not name or "=" in name or "\0" in name or "\0" in value or not is_encodable(name + value):
-            raise InvalidConfig(
-                f"{name!r} cannot be the name of a variable, or its value holds a NUL byte or half a character"
-            )
+    check_variables(request.env)
     if request.timeout is not None and not request.timeout > 0:
         raise InvalidConfig(
             f"a timeout of {request.timeout!r} s is not above zero", hint="leave it out for the default"
