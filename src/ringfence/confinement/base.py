@@ -53,6 +53,8 @@ class View:
     hidden: tuple[str, ...] = ()
     """Absolute paths hidden in what is readable."""
     tmp_bytes: int
+    unix_sockets: bool = True
+    """Whether commands may make them: not where they could see sockets of the host that no cover hides."""
 
 
 @dataclass(frozen=True, slots=True)

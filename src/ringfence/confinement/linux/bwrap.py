@@ -56,13 +56,13 @@ class Bubblewrap:
             plan=plan.words(),
             options=_options(view, descriptors),
             configure=landlock_words(view),
-            seccomp=seccomp.assemble(profile_for(stand_in)),
+            seccomp=seccomp.assemble(profile_for(view, stand_in)),
         )
 
 
-def profile_for(stand_in: StandIn | None) -> seccomp.Profile:
+def profile_for(view: View, stand_in: StandIn | None) -> seccomp.Profile:
     """Where a set-uid file would belong to root, openat2 is refused too: a filter cannot see its mode."""
-    return seccomp.Profile(openat2=stand_in is None or not stand_in.for_root)
+    return seccomp.Profile(openat2=stand_in is None or not stand_in.for_root, unix_sockets=view.unix_sockets)
 
 
 def _options(view: View, descriptors: Descriptors) -> tuple[str, ...]:

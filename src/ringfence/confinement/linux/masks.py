@@ -54,8 +54,14 @@ class Masks:
             shared.close()
 
 
-def find_masks(roots: tuple[str, ...], *, rules: PathRules, protected: tuple[str, ...]) -> Masks:
+def find_masks(
+    roots: tuple[str, ...], *, rules: PathRules, protected: tuple[str, ...], frozen: tuple[str, ...] = ()
+) -> Masks:
     """Walk the roots and decide what is covered how.
+
+    Args:
+        protected: relative to each root; what is not there gets a placeholder.
+        frozen: absolute; what lies below a root is covered, too.
 
     Raises:
         PermissionDenied: a placeholder cannot be made, or there is more to cover than a box can bear.
@@ -65,7 +71,8 @@ def find_masks(roots: tuple[str, ...], *, rules: PathRules, protected: tuple[str
         for root in filter(os.path.isdir, roots):  # a single file has nothing in it to cover
             shared = Shared(_lock(root), root, [])
             masks.shared.append(shared)
-            masks.covers += _Finder(shared, rules, protected).find()
+            own = tuple(path.removeprefix(f"{root}/") for path in frozen if path.startswith(f"{root}/"))
+            masks.covers += _Finder(shared, rules, (*protected, *own)).find()
     except BaseException:
         masks.close()
         raise

@@ -33,7 +33,7 @@ class Unshare:
             plan=plan.words(),
             options=(),
             configure=(*landlock_words(view), "filter"),
-            seccomp=seccomp.assemble(profile_for(stand_in)),
+            seccomp=seccomp.assemble(profile_for(view, stand_in)),
             filter_by_helper=True,
         )
 

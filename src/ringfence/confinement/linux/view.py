@@ -1,7 +1,11 @@
 """Builds the view of a box from its grant: which directories, which tools, which covers."""
 
 import os
+import stat
+import sys
+from collections.abc import Iterator
 
+import ringfence.errors
 from ringfence.confinement.base import Prepared, View
 from ringfence.confinement.linux.host import GIT_ENVIRONMENT, etc_view, synthetic_etc, system_view
 from ringfence.confinement.linux.masks import find_masks
@@ -14,6 +18,10 @@ _NEVER_OUTSIDE = frozenset({"proc", "sys", "dev", "run", "tmp", "etc", "boot", "
 hold sockets, devices and kernel knobs. /etc stays an allow-list, because its secrets are not all known by name."""
 
 _PLAIN_HOME = "/home/agent"
+
+_OWN = tuple({os.path.realpath(sys.prefix), os.path.dirname(os.path.realpath(ringfence.errors.__file__))})
+"""What runs us. In a workspace (a virtual environment there, a checkout) it stays readable, but what we run next must
+not be the agent's code."""
 
 
 def build_view(grant: Grant, *, home: str, host_path: str, uid: int, gid: int) -> Prepared:
@@ -33,15 +41,16 @@ def build_view(grant: Grant, *, home: str, host_path: str, uid: int, gid: int) -
     if grant.read_outside:
         readable += _outside(system)
         notes.append(
-            "the rest of the host is readable; names such as **/.env are hidden in granted directories and the home"
+            "the rest of the host is readable; names such as **/.env are hidden in granted directories and the home; "
+            "there are no unix sockets, because a socket that can be seen can be connected to"
         )
     tools = find_tools(
         host_path, home=home, workspaces=writable, visible=(*system, *(link for link, _ in links)), denied=rules.matches
     )
     shown = [path for path in (*readable, *tools.roots) if path not in writable and rules.matches(path) is None]
     # Tools are not searched for names: their trees are large, and programs are all that they hold.
-    searched = [*map(os.fspath, grant.readable), *([home] if grant.read_outside else [])]
-    masks = find_masks(writable, rules=rules, protected=grant.protected)
+    searched = [*map(os.fspath, grant.readable), *([os.path.realpath(home)] if grant.read_outside else [])]
+    masks = find_masks(writable, rules=rules, protected=grant.protected, frozen=_OWN)
     ignored = tuple(name for name in sorted(rules.names) if name.isprintable() and not set(name) & set("*?[\\!# "))
     inside = _home_inside(home, (*system, *(link for link, _ in links)))
     view = View(
@@ -58,6 +67,7 @@ def build_view(grant: Grant, *, home: str, host_path: str, uid: int, gid: int) -
         covers=tuple(masks.covers),
         hidden=_hidden(shown, searched, rules, writable),
         tmp_bytes=grant.limits.tmp_bytes,
+        unix_sockets=not grant.read_outside,
     )
     env = (("PATH", tools.path), *GIT_ENVIRONMENT.items())
     return Prepared(view, env, tuple(masks.shared), tuple(notes))
@@ -96,7 +106,7 @@ def _hidden(shown: list[str], searched: list[str], rules: PathRules, writable: t
         if any(_below(path, root) for root in shown) and os.path.exists(path) and os.path.realpath(path) == path
     ]
     for root in searched:
-        found += _matching(root, rules)
+        found += (path for path in _matching(root, rules) if any(_below(path, top) for top in shown))
     # What lies below something hidden is hidden with it, and can no longer be found.
     return tuple(path for path in dict.fromkeys(found) if not any(_below(path, other) for other in (*writable, *found)))
 
@@ -105,12 +115,22 @@ def _below(path: str, directory: str) -> bool:
     return path.startswith(directory.rstrip("/") + "/")
 
 
-def _matching(root: str, rules: PathRules) -> list[str]:
-    found: list[str] = []
-    for directory, directories, files in os.walk(root):
-        for name in (*directories, *files):
-            path = os.path.join(directory, name)
-            if (name in rules.names or (rules.globs and rules.matches(path))) and not os.path.islink(path):
-                found.append(path)
-        directories[:] = [name for name in directories if os.path.join(directory, name) not in found]
-    return found
+def _matching(root: str, rules: PathRules) -> Iterator[str]:
+    """What the blacklist names below a directory, and where its links lead; and sockets, which a host may listen on."""
+    waiting = [root] if os.path.isdir(root) else []
+    while waiting:
+        try:
+            with os.scandir(waiting.pop()) as entries:
+                for entry in entries:
+                    if entry.name in rules.names or (rules.globs and rules.matches(entry.path)):
+                        yield os.path.realpath(entry.path)
+                    elif entry.is_dir(follow_symlinks=False):
+                        waiting.append(entry.path)
+                    elif not entry.is_file(follow_symlinks=False) and _is_socket(entry):
+                        yield entry.path
+        except OSError:
+            continue  # it stays closed to the box too, which sees it read-only
+
+
+def _is_socket(entry: os.DirEntry[str]) -> bool:
+    return not entry.is_symlink() and stat.S_ISSOCK(entry.stat(follow_symlinks=False).st_mode)
