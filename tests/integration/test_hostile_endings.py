@@ -11,7 +11,7 @@ import time
 import pytest
 
 from ringfence import Limits, RingfenceError
-from ringfence.engines.native.streams import Capture
+from ringfence.engines.streams import Capture
 from ringfence.values.request import Overflow
 from tests.integration.stage import Place
 

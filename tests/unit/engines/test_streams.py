@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ringfence.engines.native.streams import Capture, Reader, feed
+from ringfence.engines.streams import Capture, Reader, feed
 from ringfence.values.request import Overflow, Stream
 
 PIECES = st.lists(st.binary(min_size=1, max_size=20), max_size=20)

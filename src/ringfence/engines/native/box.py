@@ -19,8 +19,8 @@ from ringfence.engines.native import protocol
 from ringfence.engines.native.classify import Evidence, classify, violations
 from ringfence.engines.native.protocol import Kind, Reply
 from ringfence.engines.native.starting import Started
-from ringfence.engines.native.streams import Capture, Reader, feed
 from ringfence.engines.native.watch import Watch
+from ringfence.engines.streams import Capture, Reader, feed
 from ringfence.errors import Internal, SpawnFailed
 from ringfence.limits.base import Holder
 from ringfence.values.grant import Grant

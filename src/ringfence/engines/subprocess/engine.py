@@ -1,21 +1,23 @@
 """Runs a command bare, in a process group of its own, with its time and output bounded.
 
 Reached only when the sandbox is switched off *and* declared not required. It guarantees nothing, and every result
-says so.
+says so: what the command moves into another session outlives it.
 """
 
 import asyncio
 import os
 import signal
+import subprocess
 import time
 from collections.abc import Mapping
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 
-from ringfence.errors import SpawnFailed
+from ringfence.engines.streams import Capture, Reader, feed
+from ringfence.errors import Internal, SpawnFailed
 from ringfence.values.grant import Grant
 from ringfence.values.guarantee import Wall
 from ringfence.values.limits import Limit
-from ringfence.values.outcome import Exited, LimitHit, Result, SandboxAudit, Signalled, TimedOut, Usage
+from ringfence.values.outcome import Ending, Exited, LimitHit, Result, SandboxAudit, Signalled, TimedOut, Usage
 from ringfence.values.request import Request, Stream
 
 _WALL = Wall("none", frozenset(), ("wall time and output only",), ("there is no wall: the command ran bare",))
@@ -24,50 +26,46 @@ _WALL = Wall("none", frozenset(), ("wall time and output only",), ("there is no 
 class BareBox:
     wall = _WALL
     audit = SandboxAudit("none", ())
-    alive = True
 
     def __init__(self, grant: Grant, environ: Mapping[str, str]) -> None:
         self._grant = grant
         self._environ = environ
+        self._turn = asyncio.Lock()
+        self._running: _Running | None = None
+        self._closed = False
+
+    @property
+    def alive(self) -> bool:
+        return not self._closed
 
     async def run(self, request: Request) -> Result:
-        argv = request.argv or ("/bin/sh", "-c", request.command or "")
-        begin = time.monotonic()
-        try:
-            process = await asyncio.create_subprocess_exec(
-                *argv,
-                stdin=asyncio.subprocess.PIPE if request.stdin is not None else asyncio.subprocess.DEVNULL,
-                stdout=asyncio.subprocess.PIPE,
-                stderr=asyncio.subprocess.PIPE,
-                cwd=request.cwd or self._grant.workspace,
-                env={**self._environ, **dict(self._grant.env), **dict(request.env)},
-                start_new_session=True,
-            )
-        except OSError as fault:
-            raise SpawnFailed(argv[0], fault.strerror or "unknown") from fault
+        async with self._turn:
+            if self._closed:
+                raise Internal("the box is gone", hint="open a new one")
+            return await self._run(request)
+
+    async def _run(self, request: Request) -> Result:
         limits = self._grant.limits
         timeout = min(request.timeout or limits.wall_seconds, limits.wall_seconds)
-        over = False
+        begin = time.monotonic()
+        env = {**self._environ, **dict(self._grant.env), **dict(request.env)}
+        running = self._running = _Running(request, self._grant, env)
         try:
-            async with asyncio.timeout(timeout):
-                data = request.stdin if isinstance(request.stdin, bytes) else None
-                out, err = await process.communicate(data)
-            over = max(len(out), len(err)) > limits.output_bytes
-            ending = Exited(process.returncode) if (process.returncode or 0) >= 0 else Signalled(-process.returncode)  # type: ignore[operator, arg-type]  # None is excluded: it has ended
-        except TimeoutError:
-            out = err = b""
-            return Result(ending=TimedOut(timeout), wall=_WALL, audit=self.audit)
+            ended = await running.wait(timeout)
         finally:
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            await process.wait()
-        for stream, piece in ((Stream.STDOUT, out), (Stream.STDERR, err)):
-            if piece and request.on_output:
-                request.on_output(stream, piece)
+            running.end()
+            self._running = None
+        if running.faults:
+            raise running.faults[0]
+        if self._closed:
+            raise Internal("the box was closed while the command ran")
+        out, err = (reader.capture for reader in running.readers)
         return Result(
-            ending=LimitHit(Limit.OUTPUT, limits.output_bytes) if over else ending,
-            stdout_bytes=out[: limits.output_bytes],
-            stderr_bytes=err[: limits.output_bytes],
+            ending=running.ending(limits.output_bytes) if ended else TimedOut(timeout),
+            stdout_bytes=out.kept(),
+            stderr_bytes=err.kept(),
+            stdout_dropped=out.dropped,
+            stderr_dropped=err.dropped,
             usage=Usage(wall_seconds=time.monotonic() - begin),
             wall=_WALL,
             audit=self.audit,
@@ -77,7 +75,92 @@ class BareBox:
         return Usage()
 
     async def close(self) -> None:
-        """Nothing was made."""
+        self._closed = True
+        if self._running is not None:
+            self._running.kill()
+        async with self._turn:
+            pass  # whoever ran has ended
+
+
+class _Running:
+    """One command with its pipes, from its start to `end`, which has to be called."""
+
+    def __init__(self, request: Request, grant: Grant, env: dict[str, str]) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._ended: asyncio.Future[None] = self._loop.create_future()
+        self._over = False
+        self.faults: list[Exception] = []
+        self.readers: list[Reader] = []
+        argv = request.argv or ("/bin/sh", "-c", request.command or "")
+        with ExitStack() as theirs, ExitStack() as ours:
+            inputs = stdin = -1
+            if request.stdin is not None:
+                inputs, stdin = os.pipe()
+                theirs.callback(os.close, inputs)
+                ours.callback(os.close, stdin)
+            ends: list[int] = []
+            for stream in Stream:
+                mine, end = os.pipe()
+                theirs.callback(os.close, end)
+                ends.append(end)
+                capture = Capture(grant.limits.output_bytes, request.overflow)
+                self.readers.append(Reader(mine, stream, capture, request.on_output, self._stop, self._fail))
+                ours.callback(self.readers[-1].close)
+            try:
+                self._process = subprocess.Popen(
+                    argv,
+                    stdin=inputs if inputs >= 0 else subprocess.DEVNULL,
+                    stdout=ends[0],
+                    stderr=ends[1],
+                    cwd=request.cwd or grant.workspace,
+                    env=env,
+                    start_new_session=True,
+                )
+            except OSError as fault:
+                raise SpawnFailed(argv[0], fault.strerror or "unknown") from fault
+            ours.pop_all()
+        self._pidfd = os.pidfd_open(self._process.pid)
+        self._loop.add_reader(self._pidfd, self._settle)
+        self._feeder = self._loop.create_task(feed(stdin, request.stdin)) if request.stdin is not None else None
+
+    async def wait(self, timeout: float) -> bool:
+        """Whether it ended, by itself or because it said too much, before the time was up."""
+        await asyncio.wait((self._ended,), timeout=timeout)
+        return self._ended.done()
+
+    def kill(self) -> None:
+        with suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+
+    def end(self) -> None:
+        """Kill what is left of the group, take the rest of its output, let everything go."""
+        self.kill()
+        self._process.wait()
+        self._loop.remove_reader(self._pidfd)
+        os.close(self._pidfd)
+        if self._feeder is not None:
+            self._feeder.cancel()
+        for reader in self.readers:
+            reader.drain()
+            reader.close()
+
+    def ending(self, output_bytes: int) -> Ending:
+        code = self._process.returncode
+        if self._over:
+            return LimitHit(Limit.OUTPUT, output_bytes)
+        return Exited(code) if code >= 0 else Signalled(-code)
+
+    def _stop(self) -> None:
+        self._over = True
+        self._settle()
+
+    def _fail(self, fault: Exception) -> None:
+        self.faults.append(fault)
+        self._settle()
+
+    def _settle(self) -> None:
+        if not self._ended.done():
+            self._ended.set_result(None)
 
 
 class BareEngine:
