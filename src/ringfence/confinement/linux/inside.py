@@ -1,16 +1,14 @@
 """How PID 1 confines itself inside a view that is built from nothing: the same for every wall that builds one."""
 
-import os
-
 from ringfence.confinement.base import View
 from ringfence.confinement.linux import landlock
-from ringfence.confinement.linux.landlock import DEVICES, ON_FILES, READ, WRITE
+from ringfence.confinement.linux.landlock import DEVICES, READ, WRITE
 
 
 def landlock_words(view: View) -> tuple[str, ...]:
     """Read everywhere in the view, write where the grant says, devices in /dev."""
     rules = [("/", READ), ("/dev", DEVICES), ("/dev/shm", WRITE), ("/tmp", WRITE)]
-    rules += [(path, WRITE if os.path.isdir(path) else WRITE & ON_FILES) for path in (view.home, *view.writable)]
+    rules += [(path, WRITE) for path in (view.home, *view.writable)]
     return landlock.words(rules, version=landlock.abi(), tcp=False, scoped=False)
 
 
