@@ -90,8 +90,8 @@ class FakeConfiner:
 class FakeBox:
     """Understands enough of a shell to pass for a box: what it runs never leaves this process.
 
-    `echo WORDS`, `cat`, `pwd`, `exit N`, `sleep SECONDS`, `kill -N $$`, `printenv NAME`, `yes` and `err WORDS` (to
-    stderr), with `;` between them.
+    `echo WORDS` (also with `>&2`), `cat`, `pwd`, `exit N`, `sleep SECONDS`, `kill -N $$`, `printenv NAME` and `yes`,
+    with `;` between them.
     """
 
     wall = FAKE_WALL
@@ -100,7 +100,7 @@ class FakeBox:
     def __init__(self, grant: Grant) -> None:
         self._grant = grant
         self._turn = asyncio.Lock()
-        self._seconds = 0.0
+        self._job: asyncio.Task[Ending] | None = None
         self._closed = False
         self.ran: list[Request] = []
 
@@ -119,11 +119,15 @@ class FakeBox:
         limits = self._grant.limits
         timeout = min(request.timeout or limits.wall_seconds, limits.wall_seconds)
         shell = _Shell(request, dict(self._grant.env) | dict(request.env), self._grant)
+        self._job = asyncio.create_task(shell.run())
         try:
-            async with asyncio.timeout(timeout):
-                ending = await shell.run()
-        except TimeoutError:
-            ending = TimedOut(timeout)
+            await asyncio.wait((self._job,), timeout=timeout)
+        finally:
+            finished = self._job.done()
+            self._job.cancel()
+        if self._closed:
+            raise Internal("the box was closed while the command ran")
+        ending = self._job.result() if finished else TimedOut(timeout)
         return Result(
             ending=ending,
             stdout_bytes=bytes(shell.said[Stream.STDOUT]),
@@ -138,6 +142,10 @@ class FakeBox:
 
     async def close(self) -> None:
         self._closed = True
+        if self._job is not None:
+            self._job.cancel()
+        async with self._turn:
+            pass  # whoever ran has ended
 
 
 class FakeEngine:
@@ -171,10 +179,10 @@ class _Shell:
 
     async def _one(self, words: Sequence[str]) -> Ending | None:
         match list(words):
+            case ["echo", *rest, ">&2"]:
+                return self._say(Stream.STDERR, " ".join(rest).encode() + b"\n")
             case ["echo", *rest]:
                 return self._say(Stream.STDOUT, " ".join(rest).encode() + b"\n")
-            case ["err", *rest]:
-                return self._say(Stream.STDERR, " ".join(rest).encode() + b"\n")
             case ["pwd"]:
                 return self._say(Stream.STDOUT, self._cwd.encode() + b"\n")
             case ["printenv", name]:

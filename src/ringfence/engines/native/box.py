@@ -233,6 +233,8 @@ class NativeBox:
             except OSError as fault:
                 if stdin >= 0:
                     os.close(stdin)
+                if fault.errno == errno.E2BIG:
+                    raise SpawnFailed(argv[0], os.strerror(errno.E2BIG), hint=_HINTS[errno.E2BIG]) from fault
                 raise Internal("the box is gone", hint="open a new one") from fault
             return stdin
 

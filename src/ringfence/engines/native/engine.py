@@ -3,6 +3,7 @@
 import asyncio
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 
 from ringfence.confinement.base import Confiner, Prepared
 from ringfence.confinement.choose import build_view, choose
@@ -40,6 +41,8 @@ class NativeEngine:
     async def open(self, grant: Grant) -> NativeBox:
         helper()
         confiner = choose(self._confiners, grant.requires - _BY_LIMITS, only=self._only)
+        if Guarantee.PROTECTED_PATHS not in confiner.probe().guarantees:
+            grant = replace(grant, protected=())  # nobody requires it, and this wall could not cover a placeholder
         identity = stand_in(tuple(map(os.fspath, grant.writable_roots)))
         uid, gid = (INSIDE, INSIDE) if identity else (os.getuid(), os.getgid())
         prepared = build_view(grant, home=self._home, host_path=self._environ.get("PATH", ""), uid=uid, gid=gid)

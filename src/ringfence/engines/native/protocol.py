@@ -4,6 +4,7 @@ Every byte that comes from a box is hostile: lengths are checked, kinds and numb
 that does not fit is a fault of the box, never of ours.
 """
 
+import errno
 import os
 import socket
 import struct
@@ -43,8 +44,14 @@ class Reply:
 def send(
     control: socket.socket, kind: Kind, id: int, words: Iterable[str] = (), descriptors: Sequence[int] = ()
 ) -> None:
-    """Send one message; a body that is too long for a packet goes in a memory file."""
+    """Send one message; a body that is too long for a packet goes in a memory file.
+
+    Raises:
+        OSError: nobody is there any more; with E2BIG, the body is longer than a box takes.
+    """
     body = os.fsencode("\0".join((*words, "")))
+    if len(body) > BODY_MAX:
+        raise OSError(errno.E2BIG, os.strerror(errno.E2BIG))
     header = _HEADER.pack(VERSION, kind, id, len(body))
     if len(body) <= INLINE_MAX:
         socket.send_fds(control, [header + body], descriptors)

@@ -1,0 +1,362 @@
+"""One suite for every box: the native engine behind each of its walls, the bare engine, and the fake."""
+
+import asyncio
+import os
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ringfence.confinement.choose import confiners
+from ringfence.engines.base import Box, Engine
+from ringfence.engines.native.engine import NativeEngine
+from ringfence.engines.subprocess.engine import BareEngine
+from ringfence.errors import Internal, SpawnFailed
+from ringfence.values.grant import Grant
+from ringfence.values.limits import Limit, Limits
+from ringfence.values.outcome import Exited, LimitHit, Result, Signalled, TimedOut
+from ringfence.values.request import Overflow, Request, Stream
+from tests.support.fakes import FakeEngine
+
+WALLS = ["bwrap", "unshare", *(["landlock"] if os.geteuid() != 0 else [])]
+"""Landlock alone cannot be used by root, as its probe says; tests/contract/test_confiners.py shows that."""
+REAL = [*WALLS, "none"]
+ALL = [*REAL, "fake"]
+SECRET = "hunter2"
+ENVIRON = {"PATH": "/usr/bin:/bin", "TOKEN": SECRET}
+
+
+class Bench:
+    """One kind of box, ready to be opened in an event loop."""
+
+    def __init__(self, kind: str, root: Path) -> None:
+        self.kind = kind
+        self.workspace = root / "work"
+        (self.workspace / "sub").mkdir(parents=True)
+        self.home = root / "home"
+        self.home.mkdir()
+
+    @property
+    def engine(self) -> Engine:
+        if self.kind == "none":
+            return BareEngine(ENVIRON)
+        if self.kind == "fake":
+            return FakeEngine()
+        return NativeEngine(confiners(), ENVIRON, str(self.home), only=self.kind)
+
+    def use(self, work: Callable[[Box], Awaitable[Any]], **grant: Any) -> Any:
+        """Open a box, do something with it, close it."""
+
+        async def main() -> Any:
+            async with asyncio.timeout(30):
+                box = await self.engine.open(Grant(workspace=self.workspace, **grant))
+                try:
+                    return await work(box)
+                finally:
+                    await box.close()
+
+        return asyncio.run(main())
+
+    def run(self, command: str, *, limits: Limits | None = None, **parts: Any) -> Result:
+        """One command in a box of its own."""
+        result = self.use(
+            lambda box: box.run(Request(command=command, **parts)), limits=limits or Limits(), env=(("MINE", "box"),)
+        )
+        assert isinstance(result, Result)
+        return result
+
+
+def _bench(kind: str, root: Path) -> Bench:
+    if kind in WALLS:
+        (confiner,) = (confiner for confiner in confiners() if confiner.name == kind)
+        if not confiner.probe().usable:
+            pytest.skip(f"{kind}: {confiner.probe().missing}")
+    return Bench(kind, root)
+
+
+@pytest.fixture(params=ALL)
+def bench(request: pytest.FixtureRequest, tmp_path: Path) -> Bench:
+    return _bench(request.param, tmp_path)
+
+
+@pytest.fixture(params=REAL)
+def real(request: pytest.FixtureRequest, tmp_path: Path) -> Bench:
+    """Those that start processes."""
+    return _bench(request.param, tmp_path)
+
+
+# --- endings ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.req("B2", "D3")
+@pytest.mark.parametrize("code", [0, 1, 3, 255])
+def test_an_exit_code_is_the_command_s_own(bench: Bench, code: int) -> None:
+    assert bench.run(f"exit {code}").ending == Exited(code)
+
+
+@pytest.mark.parametrize("number", [9, 15, 11])
+def test_a_signal_is_told_from_an_exit_code(bench: Bench, number: int) -> None:
+    result = bench.run(f"kill -{number} $$")
+
+    assert (result.ending, result.exit_code) == (Signalled(number), 128 + number)
+
+
+@pytest.mark.req("B6", "C9")
+def test_a_command_that_takes_too_long_is_ended_and_its_output_kept(bench: Bench) -> None:
+    begin = time.monotonic()
+    result = bench.run("echo before; sleep 60; echo after", timeout=0.4)
+
+    assert result.ending == TimedOut(0.4)
+    assert result.stdout == "before\n"
+    assert time.monotonic() - begin < 10
+
+
+def test_a_command_that_ends_in_time_is_not(bench: Bench) -> None:
+    assert bench.run("echo before; sleep 0.01; echo after", timeout=20).stdout == "before\nafter\n"
+
+
+def test_the_grant_s_time_cannot_be_exceeded_by_a_request(bench: Bench) -> None:
+    result = bench.run("sleep 60", timeout=50, limits=Limits(wall_seconds=0.3))
+
+    assert result.ending == TimedOut(0.3)
+
+
+@pytest.mark.req("B6", "C9")
+def test_a_command_that_says_too_much_is_stopped_at_exactly_the_limit(bench: Bench) -> None:
+    result = bench.run("yes", limits=Limits(output_bytes=1000))
+
+    assert result.ending == LimitHit(Limit.OUTPUT, 1000)
+    assert result.stdout == "y\n" * 500
+
+
+@pytest.mark.req("C9")
+def test_both_ends_of_a_long_output_can_be_kept(real: Bench) -> None:
+    result = real.run("seq 100000", limits=Limits(output_bytes=100), overflow=Overflow.KEEP_ENDS)
+
+    assert result.ending == Exited(0)
+    assert result.stdout.startswith("1\n2\n3\n") and result.stdout.endswith("99999\n100000\n")
+    assert len(result.stdout_bytes) == 100
+    assert len(result.stdout_bytes) + result.stdout_dropped == 588_895
+
+
+def test_a_program_that_is_not_there_is_a_fault_and_the_box_lives_on(bench: Bench) -> None:
+    async def work(box: Box) -> Result:
+        with pytest.raises(SpawnFailed, match="no-such-program"):
+            await box.run(Request(argv=("no-such-program", "x")))
+        assert box.alive
+        return await box.run(Request(command="echo still here"))
+
+    assert bench.use(work).stdout == "still here\n"
+
+
+def test_more_arguments_than_a_message_holds_are_a_fault_and_the_box_lives_on(real: Bench) -> None:
+    async def work(box: Box) -> Result:
+        with pytest.raises(SpawnFailed):
+            await box.run(Request(argv=("true", *["x" * 100_000] * 200)))
+        assert box.alive
+        return await box.run(Request(command="echo still here"))
+
+    assert real.use(work).stdout == "still here\n"
+
+
+# --- input, output, surroundings --------------------------------------------------------------------------------------
+
+
+@pytest.mark.req("X2")
+def test_output_and_errors_are_kept_apart_and_heard_as_they_come(bench: Bench) -> None:
+    heard: dict[Stream, bytes] = {stream: b"" for stream in Stream}
+
+    def listen(stream: Stream, piece: bytes) -> None:
+        heard[stream] += piece
+
+    result = bench.run("echo out; echo err >&2; echo more", on_output=listen)
+
+    assert (result.stdout, result.stderr) == ("out\nmore\n", "err\n")
+    assert heard == {Stream.STDOUT: b"out\nmore\n", Stream.STDERR: b"err\n"}
+
+
+def test_output_is_heard_while_the_command_still_runs(real: Bench) -> None:
+    async def work(box: Box) -> None:
+        heard = asyncio.Event()
+        request = Request(command="echo now; cat", stdin=_after(heard), on_output=lambda *piece: heard.set())
+        assert (await box.run(request)).stdout == "now\nheard\n"
+
+    real.use(work)
+
+
+async def _after(event: asyncio.Event) -> AsyncIterator[bytes]:
+    await event.wait()
+    yield b"heard\n"
+
+
+def test_a_fault_of_whoever_listens_reaches_the_caller(real: Bench) -> None:
+    def listen(stream: Stream, piece: bytes) -> None:
+        raise LookupError("mine")
+
+    with pytest.raises(LookupError, match="mine"):
+        real.run("echo x; sleep 5", on_output=listen)
+
+
+@pytest.mark.req("X2")
+@pytest.mark.parametrize("size", [0, 5, 300_000])
+def test_input_arrives_whole(bench: Bench, size: int) -> None:
+    given = os.urandom(size)
+
+    assert bench.run("cat", stdin=given).stdout_bytes == given
+
+
+@pytest.mark.req("X2")
+def test_input_may_be_a_stream(bench: Bench) -> None:
+    async def pieces() -> AsyncIterator[bytes]:
+        for piece in (b"one\n", b"two\n"):
+            await asyncio.sleep(0.01)
+            yield piece
+
+    assert bench.run("cat", stdin=pieces()).stdout == "one\ntwo\n"
+
+
+def test_without_input_a_command_reads_nothing_and_does_not_wait(bench: Bench) -> None:
+    assert bench.run("cat; echo done", timeout=5).stdout == "done\n"
+
+
+def test_input_that_nobody_reads_is_no_fault(real: Bench) -> None:
+    assert real.run("exec 0<&-; echo done", stdin=b"x" * 1_000_000).ending == Exited(0)
+
+
+def test_a_command_starts_in_the_workspace_or_where_it_is_told(bench: Bench) -> None:
+    assert bench.run("pwd").stdout == f"{bench.workspace}\n"
+    assert bench.run("pwd", cwd=bench.workspace / "sub").stdout == f"{bench.workspace}/sub\n"
+
+
+def test_variables_of_the_box_and_of_the_request_are_there(bench: Bench) -> None:
+    assert bench.run("printenv MINE").stdout == "box\n"
+    assert bench.run("printenv MINE", env=(("MINE", "request"),)).stdout == "request\n"
+    assert bench.run("printenv ODD", env=(("ODD", "a\nb ' \" $x"),)).stdout == "a\nb ' \" $x\n"
+
+
+@pytest.mark.req("A4")
+def test_the_caller_s_environment_is_not_there_unless_there_is_no_wall(bench: Bench) -> None:
+    result = bench.run("printenv TOKEN")
+
+    assert result.stdout == (f"{SECRET}\n" if bench.kind == "none" else "")
+
+
+def test_bytes_that_are_no_text_survive(real: Bench) -> None:
+    assert real.run(r"printf '\377\000\376'").stdout_bytes == b"\xff\x00\xfe"
+
+
+# --- one after the other ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.req("C2")
+def test_commands_run_one_after_the_other_and_do_not_mix(bench: Bench) -> None:
+    async def work(box: Box) -> list[Result]:
+        requests = [Request(command=f"echo {number}; sleep 0.02; echo {number}; exit {number}") for number in range(5)]
+        return await asyncio.gather(*map(box.run, requests))
+
+    results = bench.use(work)
+
+    assert [result.stdout for result in results] == [f"{number}\n{number}\n" for number in range(5)]
+    assert [result.exit_code for result in results] == list(range(5))
+
+
+def test_a_box_goes_on_after_every_way_to_end(bench: Bench) -> None:
+    async def work(box: Box) -> list[str]:
+        said = []
+        for command in ("exit 3", "kill -9 $$", "sleep 60", "yes"):
+            said.append(type((await box.run(Request(command=command, timeout=0.3))).ending).__name__)
+            assert (await box.run(Request(command="echo fine"))).stdout == "fine\n"
+        return said
+
+    assert bench.use(work, limits=Limits(output_bytes=1000)) == ["Exited", "Signalled", "TimedOut", "LimitHit"]
+
+
+def test_files_of_the_workspace_stay_for_the_next_command(real: Bench) -> None:
+    async def work(box: Box) -> Result:
+        await box.run(Request(command="echo kept > file"))
+        return await box.run(Request(command="cat file"))
+
+    assert real.use(work).stdout == "kept\n"
+    assert (real.workspace / "file").read_text() == "kept\n"
+
+
+def test_what_a_command_leaves_running_does_not_hold_its_end_up(real: Bench) -> None:
+    begin = time.monotonic()
+
+    assert real.run("sleep 60 & echo started").stdout == "started\n"
+    assert time.monotonic() - begin < 10
+
+
+def test_a_cancelled_command_is_dead_before_the_cancellation_goes_on(real: Bench) -> None:
+    async def work(box: Box) -> None:
+        task = asyncio.create_task(box.run(Request(command="sleep 0.5; touch survived")))
+        await asyncio.sleep(0.2)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert (await box.run(Request(command="echo next"))).stdout == "next\n"
+        await asyncio.sleep(0.6)
+
+    real.use(work)
+
+    assert not (real.workspace / "survived").exists()
+
+
+def test_left_alone_the_same_command_does_its_work(real: Bench) -> None:
+    real.run("sleep 0.1; touch survived")
+
+    assert (real.workspace / "survived").exists()
+
+
+# --- life -------------------------------------------------------------------------------------------------------------
+
+
+def test_a_closed_box_takes_no_command_and_can_be_closed_again(bench: Bench) -> None:
+    async def work(box: Box) -> None:
+        assert box.alive
+        await box.close()
+        assert not box.alive
+        with pytest.raises(Internal):
+            await box.run(Request(command="echo x"))
+        await box.close()
+
+    bench.use(work)
+
+
+def test_closing_ends_what_runs_and_tells_its_caller(bench: Bench) -> None:
+    async def work(box: Box) -> None:
+        task = asyncio.create_task(box.run(Request(command="sleep 60")))
+        await asyncio.sleep(0.1)
+        await box.close()
+        with pytest.raises(Internal):
+            await asyncio.wait_for(task, 5)
+
+    bench.use(work)
+
+
+@pytest.mark.req("D6")
+def test_every_result_says_which_wall_it_ran_behind(bench: Bench) -> None:
+    result = bench.run("echo x")
+
+    assert result.wall is not None and result.audit is not None
+    assert result.wall.name == result.audit.wrapper == bench.kind
+    assert result.wall.limits_by
+    assert str(bench.workspace) not in str(result.audit)
+
+
+def test_a_wall_that_is_none_guarantees_nothing_and_the_others_something(bench: Bench) -> None:
+    result = bench.run("echo x")
+
+    assert result.wall is not None
+    assert bool(result.wall.guarantees) is (bench.kind in WALLS)
+
+
+def test_usage_can_be_asked_at_any_time(bench: Bench) -> None:
+    async def work(box: Box) -> None:
+        assert box.usage().cpu_seconds >= 0
+        await box.run(Request(command="echo x"))
+        assert box.usage().measured_by
+
+    bench.use(work)
