@@ -7,7 +7,7 @@ import typer
 
 from ringfence.cli.commands.doctor import doctor
 from ringfence.cli.commands.run import run
-from ringfence.cli.exits import FAULT_CODE, INTERRUPTED_CODE
+from ringfence.cli.exits import FAULT_CODE, INTERRUPTED_CODE, USAGE_CODE, Finished
 from ringfence.cli.say import complain, note
 from ringfence.errors import RingfenceError
 
@@ -46,6 +46,10 @@ def main() -> None:
     warnings.showwarning = lambda message, *_: note(str(message))
     try:
         app(prog_name="ringfence")
+    except Finished as end:
+        sys.exit(end.code)
+    except SystemExit as end:
+        sys.exit(FAULT_CODE if end.code == USAGE_CODE else end.code)
     except RingfenceError as fault:
         complain(fault)
         sys.exit(FAULT_CODE)

@@ -7,6 +7,18 @@ FAULT_CODE = 125
 INTERRUPTED_CODE = SIGNAL_BASE + 2
 """Ctrl-C."""
 
+USAGE_CODE = 2
+"""What the option parser exits with; a command may do so too, hence it is turned into FAULT_CODE."""
+
+
+class Finished(Exception):
+    """A command line has done its work and knows how to exit."""
+
+    def __init__(self, code: int) -> None:
+        super().__init__(code)
+        self.code = code
+
+
 RESERVED = {
     REFUSED_CODE: "refused by the policy; it did not run",
     LIMIT_CODE: "a limit was hit",

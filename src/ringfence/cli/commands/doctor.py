@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from ringfence.cli.exits import Finished
 from ringfence.manager.doctor import Report, examine
 from ringfence.values.guarantee import Guarantee
 
@@ -21,7 +22,7 @@ def doctor(
         print(json.dumps(_as_json(report), indent=2))
     else:
         _show(report)
-    raise typer.Exit(0 if report.healthy else 1)
+    raise Finished(0 if report.healthy else 1)
 
 
 def _as_json(report: Report) -> dict[str, object]:

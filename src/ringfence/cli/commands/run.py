@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
+from ringfence.cli.exits import Finished
 from ringfence.cli.say import note
 from ringfence.errors import InvalidConfig
 from ringfence.manager.blocking import run as run_blocking
@@ -95,7 +96,7 @@ def run(
         _say_how_it_ended(result)
     if explain:
         _explain(result)
-    raise typer.Exit(result.exit_code)
+    raise Finished(result.exit_code)
 
 
 def _limits(
