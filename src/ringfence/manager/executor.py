@@ -9,6 +9,8 @@ from ringfence.values.outcome import Result
 
 @dataclass(frozen=True, slots=True)
 class SandboxResult:
+    """What a command said, its exit code, and whether something was refused."""
+
     stdout: str
     stderr: str
     exit_code: int

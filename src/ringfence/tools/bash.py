@@ -8,12 +8,16 @@ from ringfence.manager.sandbox import StrPath
 
 @dataclass(frozen=True, slots=True)
 class CommandResult:
+    """What a command said, and its exit code."""
+
     stdout: str
     stderr: str
     exit_code: int
 
 
 class BashTool:
+    """An agent's shell: each command in a box of its own."""
+
     name = "bash"
 
     def __init__(self, executor: SandboxExecutor | None = None) -> None:

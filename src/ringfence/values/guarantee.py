@@ -5,6 +5,8 @@ from enum import StrEnum
 
 
 class Guarantee(StrEnum):
+    """One claim that a wall makes."""
+
     HOST_FILES_HIDDEN = "host files hidden"
     """Contents of files outside the grant cannot be read."""
     HOST_NAMES_HIDDEN = "host names hidden"

@@ -18,6 +18,8 @@ SIGNAL_BASE = 128
 
 @dataclass(frozen=True, slots=True)
 class Exited:
+    """It ended by itself, with this code."""
+
     code: int
 
     def __str__(self) -> str:
@@ -26,6 +28,8 @@ class Exited:
 
 @dataclass(frozen=True, slots=True)
 class Signalled:
+    """A signal ended it, that was neither ours nor a limit's."""
+
     signal: int
 
     def __str__(self) -> str:
@@ -37,6 +41,8 @@ class Signalled:
 
 @dataclass(frozen=True, slots=True)
 class TimedOut:
+    """Its time was up, so it was ended."""
+
     seconds: float
 
     def __str__(self) -> str:
@@ -45,6 +51,8 @@ class TimedOut:
 
 @dataclass(frozen=True, slots=True)
 class LimitHit:
+    """It used more of something than it may, so it was ended."""
+
     limit: Limit
     allowed: float
 
@@ -88,6 +96,8 @@ class SandboxAudit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
+    """How a command ended, what it said and used, and behind which wall."""
+
     ending: Ending
     stdout_bytes: bytes = b""
     stderr_bytes: bytes = b""

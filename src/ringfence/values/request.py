@@ -10,6 +10,8 @@ OnOutput = Callable[["Stream", bytes], None]
 
 
 class Stream(StrEnum):
+    """Where a piece of output was written."""
+
     STDOUT = "stdout"
     STDERR = "stderr"
 

@@ -26,6 +26,8 @@ class Reason:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
+    """Every vote on a request, and the grant that holds if it is allowed."""
+
     reasons: tuple[Reason, ...]
     grant: Grant
 

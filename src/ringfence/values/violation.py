@@ -5,6 +5,8 @@ from enum import StrEnum
 
 
 class Severity(StrEnum):
+    """How much a violation matters."""
+
     LOW = "low"
     MEDIUM = "medium"
     HIGH = "high"
@@ -12,6 +14,8 @@ class Severity(StrEnum):
 
 
 class ViolationKind(StrEnum):
+    """What a violation is about."""
+
     PATH = "path"
     COMMAND = "command"
     NETWORK = "network"
@@ -20,6 +24,8 @@ class ViolationKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Violation:
+    """What was refused, by which rule, and what would allow it."""
+
     kind: ViolationKind
     severity: Severity
     what: str
