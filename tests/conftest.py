@@ -8,6 +8,7 @@ import tempfile
 from collections import defaultdict
 from collections.abc import Iterator
 
+import hypothesis
 import pytest
 
 from tests.support import leaks
@@ -23,6 +24,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     leaks.adopt_orphans()
+    # No database: whoever runs the suite may not be allowed to write to the checkout. No deadline: machines differ.
+    hypothesis.settings.register_profile("ringfence", database=None, deadline=None)
+    hypothesis.settings.load_profile("ringfence")
     # Private to this process, so that what turns up in it was left by our own tests and not by another worker's.
     # The path is short, because sockets are put there; others may pass, because the walled-in user is another one.
     shared = tempfile.gettempdir()

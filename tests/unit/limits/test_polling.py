@@ -27,7 +27,7 @@ def test_memory_that_is_touched_shows_in_the_reading_and_in_the_peak() -> None:
 
 
 def test_a_memory_file_counts_although_no_page_of_it_is_mapped(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(polling, "_SUSPICIOUS_BYTES", -1)
+    monkeypatch.setattr(polling, "_SUSPICIOUS_BYTES", -(1 << 60))
     holder = Polling()
     before = holder.read(os.getpid()).memory_bytes
     descriptor = os.memfd_create("hidden")
