@@ -227,12 +227,13 @@ static int serve(void) {
     if (got < 0 && (errno == EINTR || errno == EAGAIN)) return 1;
     if (got <= 0) return 0;
     struct header h;
-    if ((size_t)got < sizeof h) die_because("a message is too short");
+    if ((size_t)got < sizeof h || m.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) die_because("a message is too short");
     memcpy(&h, packet, sizeof h);
     int fds[FDS_MAX], n = 0;
     for (struct cmsghdr *c = CMSG_FIRSTHDR(&m); c; c = CMSG_NXTHDR(&m, c))
         if (c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS) {
             n = (int)((c->cmsg_len - CMSG_LEN(0)) / sizeof(int));
+            if (n > FDS_MAX) die_because("a message has too many descriptors"); /* padding leaves room for one more */
             memcpy(fds, CMSG_DATA(c), sizeof(int) * (size_t)n);
         }
     if (h.version != PROTOCOL_VERSION) die_because("the manager speaks another version");

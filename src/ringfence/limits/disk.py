@@ -5,9 +5,14 @@ it is only the trip wire, and the directories are walked when as much has gone a
 between does not count, or it would hide what the box takes.
 """
 
+import errno
 import os
+import stat
+import sys
+from contextlib import suppress
 from dataclasses import dataclass
 
+from ringfence.limits.polling import processes
 from ringfence.values.limits import Limit
 
 _SLACK_SECONDS = 1.0  # file times come from the kernel's tick, and clocks step
@@ -23,7 +28,10 @@ class _Root:
 
 
 class DiskWatch:
-    def __init__(self, roots: tuple[str, ...], *, disk_bytes: int, files: int, started: float) -> None:
+    def __init__(
+        self, roots: tuple[str, ...], *, disk_bytes: int, files: int, started: float, first_pid: int = 0
+    ) -> None:
+        self._pid = first_pid
         self._bytes = disk_bytes
         self._files = files
         self._since = started - _SLACK_SECONDS
@@ -44,6 +52,7 @@ class DiskWatch:
             if root.taken_bytes <= self._bytes and root.taken_files <= self._files:
                 continue
             root.taken_bytes, root.taken_files = _grown(root.path, self._since)
+            root.taken_bytes += _unlinked(root.path, self._pid)
             if root.taken_bytes > self._bytes:
                 return Limit.DISK
             if root.taken_files > self._files:
@@ -61,13 +70,16 @@ def _free(path: str) -> tuple[int, int]:
 
 
 def _grown(root: str, since: float) -> tuple[int, int]:
-    """Bytes and number of the files below `root` that changed since then."""
+    """Bytes and number of the files below `root` that changed since then; endless, if a part was closed to us."""
     size = count = 0
     waiting = [root]
     while waiting:
+        directory = waiting.pop()
         try:
-            entries = list(os.scandir(waiting.pop()))
-        except OSError:
+            entries = list(os.scandir(directory))
+        except OSError as fault:
+            if _was_closed(directory, since, fault):
+                return sys.maxsize, count
             continue
         for entry in entries:
             try:
@@ -80,3 +92,31 @@ def _grown(root: str, since: float) -> tuple[int, int]:
                 size += info.st_blocks * 512
                 count += 1
     return size, count
+
+
+def _was_closed(directory: str, since: float, fault: OSError) -> bool:
+    """Whether the command keeps us from looking: by a mode that it has set, or a path longer than the kernel takes."""
+    if fault.errno == errno.ENAMETOOLONG:
+        return True
+    try:
+        info = os.stat(directory, follow_symlinks=False)
+    except OSError:
+        return False
+    return fault.errno == errno.EACCES and info.st_uid == os.geteuid() and info.st_ctime >= since
+
+
+def _unlinked(root: str, first_pid: int) -> int:
+    """Bytes in files of the same file system that have no name any more, but that a process of the box holds open."""
+    try:
+        device = os.stat(root).st_dev
+    except OSError:
+        return 0
+    found: dict[int, int] = {}
+    for pid in processes(first_pid) if first_pid else ():
+        with suppress(OSError):
+            for name in os.listdir(f"/proc/{pid}/fd"):
+                with suppress(OSError):
+                    info = os.stat(f"/proc/{pid}/fd/{name}")
+                    if info.st_nlink == 0 and info.st_dev == device and stat.S_ISREG(info.st_mode):
+                        found[info.st_ino] = info.st_blocks * 512
+    return sum(found.values())

@@ -26,7 +26,9 @@ class Watch:
         self._limits = limits
         self._pid = first_pid
         self._stop = stop
-        self._disk = DiskWatch(roots, disk_bytes=limits.disk_bytes, files=limits.files, started=time.time())
+        self._disk = DiskWatch(
+            roots, disk_bytes=limits.disk_bytes, files=limits.files, started=time.time(), first_pid=first_pid
+        )
         self._before: Reading | None = None
         self._loop = asyncio.get_running_loop()
         self._timer = self._loop.call_later(_FIRST, self._look)
