@@ -78,6 +78,11 @@ class Journal:
         if self._closing:
             self.close()
 
+    def prepare(self) -> None:
+        """Make the directory, so that a box whose workspace it lies in can hide it; `open` complains if it is not."""
+        with suppress(OSError):
+            self.pending.mkdir(parents=True, exist_ok=True, mode=0o700)
+
     def recover(self) -> int:
         """Close what dead writers left open; returns how many entries."""
         count = 0

@@ -119,6 +119,7 @@ class Sandbox:
                 lost, self._box = self._box, None
                 await lost.close()
             if self._box is None:
+                self._assembly.journal.prepare()
                 self._box = await self._assembly.engine.open(self._grant)
             return self._box
 
