@@ -40,10 +40,11 @@
 #endif
 #define RULE_PATH_BENEATH 1
 #define MODE_FILTER 2
+#define FILTER_MAX 4096 /* instructions that the kernel takes */
 #define SCRIPT_FD 9
 #define FDS_MAX 5
 
-static int control;
+static int control, configured;
 static sigset_t children;
 
 /* As the kernel defines them; its headers are not there for every libc. */
@@ -71,7 +72,7 @@ static void send_numbers(uint32_t kind, uint32_t id, const uint64_t *n, size_t c
         struct header h;
         uint64_t n[8];
     } out = {.h = {PROTOCOL_VERSION, kind, id, (uint32_t)(count * sizeof *n)}};
-    memcpy(out.n, n, count * sizeof *n);
+    if (count) memcpy(out.n, n, count * sizeof *n);
     while (send(control, &out, sizeof out.h + count * sizeof *n, MSG_NOSIGNAL) < 0)
         if (errno != EINTR) _exit(0); /* nobody listens any more */
 }
@@ -79,6 +80,8 @@ static void send_numbers(uint32_t kind, uint32_t id, const uint64_t *n, size_t c
 /* Only the wall without bubblewrap leaves the filter to us. */
 static void apply_filter(int fd) {
     struct words bytes = slurp(fd);
+    size_t size = (size_t)(bytes.end - bytes.at);
+    if (size % sizeof(struct instruction) || size / sizeof(struct instruction) > FILTER_MAX) die_because("no filter has that size");
     struct program program = {(unsigned short)((size_t)(bytes.end - bytes.at) / sizeof(struct instruction)), (void *)bytes.at};
     if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)) die("no_new_privs");
     if (prctl(PR_SET_SECCOMP, MODE_FILTER, &program)) die("seccomp");
@@ -243,12 +246,15 @@ static int serve(void) {
         if (!n) die_because("a long message has no body");
         w = slurp(fds[n - 1]);
         large = w.at;
+        if ((size_t)(w.end - w.at) != h.length) die_because("a long message has the wrong length");
         close(fds[--n]);
     } else if (h.length != (size_t)got - sizeof h) {
         die_because("a message has the wrong length");
     }
     switch (h.kind) {
     case CONFIGURE: {
+        if (configured || w.at == w.end) die_because("a configuration is empty, or not the first");
+        configured = 1;
         configure(w, fds, n);
         int null = open("/dev/null", O_RDWR | O_CLOEXEC);
         for (int i = 0; i < 3; i++) dup2(null, i);
@@ -256,7 +262,10 @@ static int serve(void) {
         send_numbers(READY, h.id, NULL, 0);
         break;
     }
-    case SPAWN: spawn(h.id, w, fds, n); break;
+    case SPAWN:
+        if (!configured) die_because("a command came before the configuration");
+        spawn(h.id, w, fds, n);
+        break;
     case KILL_ALL:
         if (job.first && h.id == job.id) end_job();
         break;

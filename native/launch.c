@@ -478,6 +478,7 @@ noreturn void launch(int plan, pid_t owner) {
         if (d.fd >= 0) fcntl(d.fd, F_SETFD, FD_CLOEXEC);
         if (!strcmp(d.verb, "lifeline")) lifeline = d.fd;
     }
+    if (lifeline < 0) die_because("a plan has no lifeline");
     int watched = (int)syscall(SYS_pidfd_open, owner, 0);
     if (watched < 0) die("owner");
     fcntl(watched, F_SETFD, FD_CLOEXEC);
