@@ -36,7 +36,10 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
 @pytest.fixture
 def repository(place: Place) -> Place:
     """The same with a git repository in the workspace that has one commit."""
-    line = "git init -q -b main . && git config user.name A && git config user.email a@b.c && git commit -q --allow-empty -m one"
+    line = (
+        "git init -q -b main . && git config user.name A && git config user.email a@b.c && git "
+        "commit -q --allow-empty -m one"
+    )
     done = place.host(line)
     assert done.returncode == 0, done.stderr
     return place

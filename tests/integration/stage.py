@@ -67,7 +67,9 @@ class Place:
     def names(self, directory: Path | None = None) -> set[str]:
         """Everything below a directory, placeholders included."""
         root = directory or self.workspace
-        return {os.path.relpath(os.path.join(at, name), root) for at, dirs, files in os.walk(root) for name in dirs + files}
+        return {
+            os.path.relpath(os.path.join(at, name), root) for at, dirs, files in os.walk(root) for name in dirs + files
+        }
 
 
 def eventually(claim: Callable[[], bool], seconds: float = 10.0) -> bool:

@@ -215,7 +215,18 @@ def test_a_workspace_that_is_a_link_is_an_error_that_names_the_directory(place: 
 
 
 def test_the_root_the_home_and_system_directories_are_no_workspace(place: Place) -> None:
-    for given in ("/", "//", place.home, f"{place.home}/.", place.home.parent, "/tmp", "/etc", "/usr", "/proc", "/dev/shm"):
+    for given in (
+        "/",
+        "//",
+        place.home,
+        f"{place.home}/.",
+        place.home.parent,
+        "/tmp",
+        "/etc",
+        "/usr",
+        "/proc",
+        "/dev/shm",
+    ):
         with refused(place, "path_access_denied", "must not be writable|belongs to the kernel"):
             place.run("touch ran", workspace=given)
         with pytest.raises(RingfenceError) as caught:
@@ -252,7 +263,7 @@ def test_a_workspace_that_cannot_be_written_is_an_error_that_says_so(place: Plac
 
 ODD = {
     "newline": b"new\nline",
-    "quotes": b"it's \"quoted\"",
+    "quotes": b'it\'s "quoted"',
     "star": b"a*b?[c]",
     "shell": b"$(touch ran);`x`&|>",
     "bytes": b"\xff\xfe\x80",
@@ -307,7 +318,7 @@ def test_a_very_deep_workspace_works_or_is_a_clear_error(place: Place) -> None:
 
 HOST_WORKSPACE = """
 import ringfence, sys
-one = ringfence.run("pwd; ls -A | head -3; cat /workspace/inner/file; echo made > made", workspace={workspace!r}, timeout=30)
+one = ringfence.run("pwd; cat /workspace/inner/file; echo made > made", workspace={workspace!r}, timeout=30)
 two = ringfence.run("pwd", workspace={workspace!r}, cwd={cwd!r}, timeout=30)
 print(one.stdout + one.stderr + two.stdout, end="")
 """
@@ -315,7 +326,10 @@ print(one.stdout + one.stderr + two.stdout, end="")
 
 @pytest.mark.parametrize(
     ("workspace", "cwd", "pwd"),
-    [("/workspace", "/workspace/inner", "/workspace/inner"), ("/workspace/inner", "/workspace/inner", "/workspace/inner")],
+    [
+        ("/workspace", "/workspace/inner", "/workspace/inner"),
+        ("/workspace/inner", "/workspace/inner", "/workspace/inner"),
+    ],
     ids=["itself", "below"],
 )
 def test_a_host_whose_workspace_is_called_workspace_works(place: Place, workspace: str, cwd: str, pwd: str) -> None:
@@ -328,16 +342,29 @@ def test_a_host_whose_workspace_is_called_workspace_works(place: Place, workspac
     inner.mkdir()
     (inner / "file").write_text("content\n")
     program = HOST_WORKSPACE.format(workspace=workspace, cwd=cwd)
-    tops = [f"/{name}" for name in os.listdir("/") if name != "workspace" and os.path.isdir(f"/{name}") and not os.path.islink(f"/{name}")]
+    tops = [
+        f"/{name}"
+        for name in os.listdir("/")
+        if name != "workspace" and os.path.isdir(f"/{name}") and not os.path.islink(f"/{name}")
+    ]
     binds = [word for top in tops for word in ("--dev-bind", top, top)]
-    links = [word for top in os.listdir("/") if os.path.islink(f"/{top}") for word in ("--symlink", os.readlink(f"/{top}"), f"/{top}")]
+    links = [
+        word
+        for top in os.listdir("/")
+        if os.path.islink(f"/{top}")
+        for word in ("--symlink", os.readlink(f"/{top}"), f"/{top}")
+    ]
 
     done = subprocess.run(
         [bwrap, *binds, *links, "--bind", str(place.workspace), "/workspace", "--", sys.executable, "-c", program],
         capture_output=True,
         text=True,
         timeout=60,
-        env={"PATH": SYSTEM_PATH, "HOME": str(place.home), "PYTHONPATH": os.path.dirname(os.path.dirname(ringfence.__file__))},
+        env={
+            "PATH": SYSTEM_PATH,
+            "HOME": str(place.home),
+            "PYTHONPATH": os.path.dirname(os.path.dirname(ringfence.__file__)),
+        },
         check=False,
     )
 
@@ -349,7 +376,18 @@ def test_a_host_whose_workspace_is_called_workspace_works(place: Place, workspac
 
 # --- limits and times -------------------------------------------------------------------------------------------------
 
-FIELDS = ("wall_seconds", "cpu_seconds", "memory_bytes", "processes", "open_files", "file_bytes", "output_bytes", "tmp_bytes", "disk_bytes", "files")
+FIELDS = (
+    "wall_seconds",
+    "cpu_seconds",
+    "memory_bytes",
+    "processes",
+    "open_files",
+    "file_bytes",
+    "output_bytes",
+    "tmp_bytes",
+    "disk_bytes",
+    "files",
+)
 
 
 @pytest.mark.parametrize("name", FIELDS)
@@ -394,7 +432,22 @@ def test_an_endless_timeout_is_the_limit(place: Place) -> None:
     assert str(done.ending).startswith("timed out")
 
 
-@pytest.mark.parametrize("limits", [Limits(processes=1), Limits(open_files=1), Limits(open_files=4), Limits(memory_bytes=1), Limits(tmp_bytes=1), Limits(output_bytes=1), Limits(file_bytes=1), Limits(disk_bytes=1), Limits(files=1), Limits(cpu_seconds=0.001)], ids=str)
+@pytest.mark.parametrize(
+    "limits",
+    [
+        Limits(processes=1),
+        Limits(open_files=1),
+        Limits(open_files=4),
+        Limits(memory_bytes=1),
+        Limits(tmp_bytes=1),
+        Limits(output_bytes=1),
+        Limits(file_bytes=1),
+        Limits(disk_bytes=1),
+        Limits(files=1),
+        Limits(cpu_seconds=0.001),
+    ],
+    ids=str,
+)
 def test_limits_of_next_to_nothing_are_kept_without_a_hang_or_a_half_box(place: Place, limits: Limits) -> None:
     try:
         done = place.run("exit 0", limits=limits, timeout=20)
@@ -447,7 +500,9 @@ def test_a_blacklist_row_that_cannot_be_is_an_error_or_holds(place: Place, row: 
 # --- the journal ------------------------------------------------------------------------------------------------------
 
 
-def test_a_journal_that_cannot_be_written_means_that_nothing_runs(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_journal_that_cannot_be_written_means_that_nothing_runs(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (place.top / "file").touch()
     monkeypatch.setenv("RINGFENCE_STATE_DIR", str(place.top / "file" / "state"))
     with pytest.raises(RingfenceError, match="nothing is run") as caught:
@@ -471,10 +526,18 @@ def test_a_command_in_the_journal_is_one_line_whatever_it_holds(place: Place) ->
 
 @pytest.mark.parametrize(
     "call",
-    [lambda p: p.run(5), lambda p: p.run(["a", 5]), lambda p: p.run("true", env={"A": 5}), lambda p: p.run("cat", stdin="text"), lambda p: p.run("true", timeout="5")],
+    [
+        lambda p: p.run(5),
+        lambda p: p.run(["a", 5]),
+        lambda p: p.run("true", env={"A": 5}),
+        lambda p: p.run("cat", stdin="text"),
+        lambda p: p.run("true", timeout="5"),
+    ],
     ids=["command", "argv", "env", "stdin", "timeout"],
 )
-def test_an_argument_of_the_wrong_type_is_an_error_and_leaves_nothing(place: Place, call: Callable[[Place], object]) -> None:
+def test_an_argument_of_the_wrong_type_is_an_error_and_leaves_nothing(
+    place: Place, call: Callable[[Place], object]
+) -> None:
     with pytest.raises((TypeError, AttributeError, RingfenceError)):
         call(place)
 

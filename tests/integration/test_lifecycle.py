@@ -30,7 +30,10 @@ def mark() -> str:
 def daemons(mark: str) -> str:
     """A plain child, one that left its session, and one that forked twice and did too."""
     sleep = f"/bin/bash -c 'sleep 300; : {mark}'"
-    return f"{sleep} & setsid {sleep} >/dev/null 2>&1 & (setsid setsid {sleep} </dev/null >/dev/null 2>&1 &) ; trap '' TERM HUP INT; "
+    return (
+        f"{sleep} & setsid {sleep} >/dev/null 2>&1 & (setsid setsid {sleep} </dev/null >/dev/null "
+        "2>&1 &) ; trap '' TERM HUP INT; "
+    )
 
 
 def all_gone(mark: str) -> bool:
@@ -61,7 +64,10 @@ def test_the_limit_holds_even_if_the_caller_asks_for_more_time(place: Place) -> 
 
 
 def test_a_command_that_ignores_every_signal_is_ended(place: Place, mark: str) -> None:
-    program = f"import signal, time\n[signal.signal(n, signal.SIG_IGN) for n in range(1, 32) if n not in (9, 19)]\nprint('up', flush=True)\ntime.sleep(300) # {mark}"
+    program = (
+        "import signal, time\n[signal.signal(n, signal.SIG_IGN) for n in range(1, 32) if n not in "
+        f"(9, 19)]\nprint('up', flush=True)\ntime.sleep(300) # {mark}"
+    )
 
     done = place.run(["/usr/bin/python3", "-c", program], timeout=1.5)
 
@@ -264,7 +270,9 @@ def test_when_we_are_killed_the_whole_tree_dies_and_nothing_is_left(
     repository: Place, mark: str, ringfence_process: Start, how: signal.Signals
 ) -> None:
     before_files, before_tmp = repository.names(), temporary_things()
-    owner = ringfence_process(OWNER.format(workspace=str(repository.workspace), command=daemons(mark) + "echo up; sleep 300"))
+    owner = ringfence_process(
+        OWNER.format(workspace=str(repository.workspace), command=daemons(mark) + "echo up; sleep 300")
+    )
     assert owner.stdout is not None and owner.stdout.readline() == "up\n"
     mounts = Path("/proc/self/mountinfo").read_text().count("\n")
     assert len(processes_with(mark)) >= 3
@@ -281,7 +289,9 @@ def test_when_we_are_killed_the_whole_tree_dies_and_nothing_is_left(
     assert repository.run("git status --porcelain").stdout == ""
 
 
-def test_a_run_that_was_interrupted_by_our_death_is_in_the_journal_afterwards(place: Place, mark: str, ringfence_process: Start) -> None:
+def test_a_run_that_was_interrupted_by_our_death_is_in_the_journal_afterwards(
+    place: Place, mark: str, ringfence_process: Start
+) -> None:
     owner = ringfence_process(OWNER.format(workspace=str(place.workspace), command=f"echo up; sleep 300 # {mark}"))
     assert owner.stdout is not None and owner.stdout.readline() == "up\n"
     owner.kill()
@@ -313,7 +323,10 @@ def test_when_the_launcher_is_killed_the_tree_dies_and_the_caller_is_told(place:
 
 # --- several boxes ----------------------------------------------------------------------------------------------------
 
-ATTACK = "echo evil > .vscode; echo evil > .git/config.worktree; mkdir -p .git/hooks .claude; echo evil > .git/hooks/pre-commit; echo evil > .mcp.json; cat .env; true"
+ATTACK = (
+    "echo evil > .vscode; echo evil > .git/config.worktree; mkdir -p .git/hooks .claude; echo "
+    "evil > .git/hooks/pre-commit; echo evil > .mcp.json; cat .env; true"
+)
 
 
 def test_two_boxes_share_a_workspace_and_the_first_to_end_does_not_unmask_the_second(repository: Place) -> None:
@@ -361,7 +374,11 @@ def test_a_box_that_is_opened_while_another_ends_is_masked_too(repository: Place
 
 def test_many_boxes_in_a_row_leave_no_descriptor_and_no_thread(place: Place) -> None:
     def open_now() -> list[str]:
-        return sorted(os.readlink(f"/proc/self/fd/{n}") for n in os.listdir("/proc/self/fd") if os.path.exists(f"/proc/self/fd/{n}"))
+        return sorted(
+            os.readlink(f"/proc/self/fd/{n}")
+            for n in os.listdir("/proc/self/fd")
+            if os.path.exists(f"/proc/self/fd/{n}")
+        )
 
     place.run("true")
     before, threads = open_now(), threading.active_count()
@@ -377,7 +394,7 @@ def test_many_commands_in_one_box_leave_no_descriptor_in_it(place: Place) -> Non
     async def work(box: Sandbox) -> list[str]:
         count = "ls /proc/self/fd | wc -l; ulimit -n"
         first = (await box.shell(count)).stdout
-        for number in range(100):
+        for _ in range(100):
             await box.shell("cat", stdin=b"x")
         with pytest.raises(RingfenceError):
             await box.exec(["/no/such/program"])

@@ -1,7 +1,7 @@
 """Each limit really holds, the result says which one was hit and by what it is held, and what was used is plausible.
 
-As root the tree is held by control groups, as an ordinary user by resource limits and by looking; both are run, by running
-the suite as both.
+As root the tree is held by control groups, as an ordinary user by resource limits and by looking; both are run, by
+running the suite as both.
 """
 
 import os
@@ -61,7 +61,9 @@ def test_cpu_time_of_the_whole_tree_is_bounded(place: Place) -> None:
 
 
 def test_cpu_time_of_many_short_processes_is_bounded(place: Place) -> None:
-    done = place.run("while :; do (i=0; while [ $i -lt 3000 ]; do i=$((i+1)); done); done", limits=Limits(cpu_seconds=1))
+    done = place.run(
+        "while :; do (i=0; while [ $i -lt 3000 ]; do i=$((i+1)); done); done", limits=Limits(cpu_seconds=1)
+    )
 
     assert done.ending == hit(Limit.CPU, 1)
 
@@ -84,7 +86,10 @@ def test_a_command_that_sends_itself_sigxcpu_has_not_hit_the_limit(place: Place)
 GROW = {
     "anonymous": "x = []\nfor _ in range(60): x.append(bytearray(b'x' * (16 << 20))); time.sleep(0.005)",
     "memfd": "d = os.memfd_create('x')\nfor _ in range(60): os.write(d, b'x' * (16 << 20)); time.sleep(0.005)",
-    "shared mapping": "m = mmap.mmap(-1, 960 << 20)\nfor n in range(60): m[n << 24:(n + 1) << 24] = b'x' * (1 << 24); time.sleep(0.005)",
+    "shared mapping": (
+        "m = mmap.mmap(-1, 960 << 20)\nfor n in range(60): m[n << 24:(n + 1) << 24] = b'x' * (1 "
+        "<< 24); time.sleep(0.005)"
+    ),
 }
 
 
@@ -103,7 +108,7 @@ def test_memory_is_bounded(place: Place, program: str) -> None:
 
 
 def test_memory_of_the_whole_tree_is_bounded(place: Place) -> None:
-    """Each process alone would be below the limit. A control group kills one or more of them, a look at the tree all."""
+    """Each process alone is below the limit. A control group kills one or more of them, a look at the tree all."""
     program = (
         "children = []\n"
         "for _ in range(12):\n"
@@ -170,7 +175,11 @@ try:
 except BlockingIOError: pass
 print(made)
 """
-THREADS = "import threading, time\nmade = 0\ntry:\n    for _ in range(300): threading.Thread(target=time.sleep, args=(60,), daemon=True).start(); made += 1\nexcept RuntimeError: pass\nprint(made, flush=True); import os; os._exit(0)"
+THREADS = (
+    "import threading, time\nmade = 0\ntry:\n    for _ in range(300): "
+    "threading.Thread(target=time.sleep, args=(60,), daemon=True).start(); made += 1\nexcept "
+    "RuntimeError: pass\nprint(made, flush=True); import os; os._exit(0)"
+)
 
 
 @pytest.mark.parametrize("program", [FORKS, THREADS], ids=["processes", "threads"])
@@ -210,7 +219,10 @@ def test_the_process_limit_of_one_box_is_not_used_up_by_another(place: Place) ->
 
 
 def test_open_files_are_bounded(place: Place) -> None:
-    program = "import os\nopened = 0\ntry:\n    while True: os.open('/dev/null', 0); opened += 1\nexcept OSError as fault: print(opened, fault.errno)"
+    program = (
+        "import os\nopened = 0\ntry:\n    while True: os.open('/dev/null', 0); opened += "
+        "1\nexcept OSError as fault: print(opened, fault.errno)"
+    )
 
     count, number = place.run([PYTHON, "-c", program], limits=Limits(open_files=100)).stdout.split()
 
@@ -219,14 +231,20 @@ def test_open_files_are_bounded(place: Place) -> None:
 
 
 def test_limits_cannot_be_raised_from_inside(place: Place) -> None:
-    done = place.run("ulimit -n 5000; ulimit -u 5000; ulimit -f unlimited; ulimit -t unlimited; ulimit -c unlimited; ulimit -n -u", limits=Limits(open_files=100, processes=50))
+    done = place.run(
+        "ulimit -n 5000; ulimit -u 5000; ulimit -f unlimited; ulimit -t unlimited; ulimit -c unlimited; ulimit -n -u",
+        limits=Limits(open_files=100, processes=50),
+    )
 
     assert done.stderr.count("cannot modify limit") >= 4
     assert [line.split()[-1] for line in done.stdout.splitlines()] == ["100", "50"]
 
 
 def test_the_size_of_one_file_is_bounded(place: Place) -> None:
-    done = place.run("head -c 20M /dev/zero > big; echo $?; stat -c %s big; truncate -s 1T sparse; echo $?", limits=Limits(file_bytes=MIB))
+    done = place.run(
+        "head -c 20M /dev/zero > big; echo $?; stat -c %s big; truncate -s 1T sparse; echo $?",
+        limits=Limits(file_bytes=MIB),
+    )
 
     assert (place.workspace / "big").stat().st_size == MIB
     assert done.stdout.split()[1] == str(MIB)
@@ -264,7 +282,10 @@ def test_growth_in_any_writable_directory_counts(place: Place) -> None:
     other.mkdir()
 
     done = place.run(
-        f"for i in $(seq 100); do head -c 8M /dev/urandom > {other}/f$i; sleep 0.02; done", write=[other], limits=Limits(disk_bytes=32 * MIB), timeout=60
+        f"for i in $(seq 100); do head -c 8M /dev/urandom > {other}/f$i; sleep 0.02; done",
+        write=[other],
+        limits=Limits(disk_bytes=32 * MIB),
+        timeout=60,
     )
 
     assert done.ending == hit(Limit.DISK, 32 * MIB)
@@ -284,7 +305,11 @@ def test_the_number_of_new_files_is_bounded(place: Place) -> None:
     if os.statvfs(place.workspace).f_files == 0:
         pytest.skip("this file system does not count its files")
 
-    done = place.run("for d in $(seq 100); do mkdir $d; for i in $(seq 100); do : > $d/$i; done; done; sleep 5", limits=Limits(files=1000), timeout=60)
+    done = place.run(
+        "for d in $(seq 100); do mkdir $d; for i in $(seq 100); do : > $d/$i; done; done; sleep 5",
+        limits=Limits(files=1000),
+        timeout=60,
+    )
 
     assert done.ending == hit(Limit.FILES, 1000)
     assert len(place.names()) < 10_100

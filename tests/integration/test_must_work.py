@@ -1,4 +1,4 @@
-"""What people do all day works inside: languages, git, processes, terminals, text. A wall that breaks it is switched off."""
+"""What people do all day works inside: languages, git, processes, terminals, text. Else they would switch it off."""
 
 import os
 import shutil
@@ -15,7 +15,10 @@ PYTHON = "/usr/bin/python3"
 
 
 def needs(program: str) -> pytest.MarkDecorator:
-    return pytest.mark.skipif(shutil.which(program, path="/usr/bin:/bin:/usr/local/bin") is None, reason=f"there is no {program} on this machine")
+    return pytest.mark.skipif(
+        shutil.which(program, path="/usr/bin:/bin:/usr/local/bin") is None,
+        reason=f"there is no {program} on this machine",
+    )
 
 
 def good(done: Result) -> Result:
@@ -30,7 +33,9 @@ def run_python(place: Place, program: str, **options: object) -> str:
 
 @needs("python3")
 def test_python_runs_and_finds_its_library(place: Place) -> None:
-    out = run_python(place, "import ssl, json, ctypes, decimal, subprocess\nprint(subprocess.check_output(['echo', 'hi']).decode())")
+    out = run_python(
+        place, "import ssl, json, ctypes, decimal, subprocess\nprint(subprocess.check_output(['echo', 'hi']).decode())"
+    )
 
     assert out == "hi\n\n"
 
@@ -48,7 +53,8 @@ if __name__ == "__main__":
     with lock: queue.put("through a queue")
     print(queue.get(timeout=10))
     from multiprocessing import shared_memory
-    block = shared_memory.SharedMemory(create=True, size=1 << 20); block.buf[0] = 7; print(block.buf[0]); block.close(); block.unlink()
+    block = shared_memory.SharedMemory(create=True, size=1 << 20); block.buf[0] = 7; print(block.buf[0])
+    block.close(); block.unlink()
 """
 
     assert run_python(place, program).split("\n")[:4] == ["328350", "328350", "through a queue", "7"]
@@ -100,7 +106,11 @@ def test_pip_tells_its_version_and_a_virtual_environment_can_be_made_and_used(pl
     if place.host("python3 -m pip --version").returncode == 0:
         assert good(place.run("python3 -m pip --version")).stdout.startswith("pip ")
 
-    done = good(place.run("python3 -m venv --without-pip .venv && . .venv/bin/activate && python -c 'import sys; print(sys.prefix)'"))
+    done = good(
+        place.run(
+            "python3 -m venv --without-pip .venv && . .venv/bin/activate && python -c 'import sys; print(sys.prefix)'"
+        )
+    )
 
     assert done.stdout == f"{place.workspace}/.venv\n"
 
@@ -108,9 +118,11 @@ def test_pip_tells_its_version_and_a_virtual_environment_can_be_made_and_used(pl
 @needs("node")
 def test_node_runs_with_workers_and_children(place: Place) -> None:
     program = """
-const { Worker, isMainThread, parentPort } = require('worker_threads'); const cp = require('child_process'); const fs = require('fs');
+const { Worker, isMainThread, parentPort } = require('worker_threads');
+const cp = require('child_process'), fs = require('fs');
 if (isMainThread) { const w = new Worker(__filename); w.on('message', m => { fs.writeFileSync('made', m);
-  console.log(m, cp.execSync('echo child').toString().trim(), fs.readFileSync('made', 'utf8')); }); } else parentPort.postMessage('worker');
+  console.log(m, cp.execSync('echo child').toString().trim(), fs.readFileSync('made', 'utf8')); }); }
+else parentPort.postMessage('worker');
 """
     (place.workspace / "a.js").write_text(program)
 
@@ -119,7 +131,9 @@ if (isMainThread) { const w = new Worker(__filename); w.on('message', m => { fs.
 
 @needs("gcc")
 def test_gcc_compiles_and_what_it_made_runs(place: Place) -> None:
-    (place.workspace / "a.c").write_text('#include <stdio.h>\n#include <math.h>\nint main(void) { printf("%.3f\\n", sqrt(2)); }\n')
+    (place.workspace / "a.c").write_text(
+        '#include <stdio.h>\n#include <math.h>\nint main(void) { printf("%.3f\\n", sqrt(2)); }\n'
+    )
 
     assert good(place.run("gcc -O2 -pipe a.c -o a -lm && ./a")).stdout == "1.414\n"
 
@@ -172,7 +186,8 @@ def test_git_status_inside_says_the_same_as_outside(repository: Place) -> None:
 def test_a_repository_can_be_made_and_cloned_inside(place: Place) -> None:
     line = (
         "git init -q one && cd one && git -c user.name=A -c user.email=a@b.c commit -q --allow-empty -m first && cd .."
-        " && git clone -q one two && git -C two log --format=%s && git -C two worktree add -q ../three && ls three -a | head -1"
+        " && git clone -q one two && git -C two log --format=%s && git -C two worktree add -q "
+        "../three && ls three -a | head -1"
     )
 
     assert good(place.run(line)).stdout == "first\n.\n"
@@ -182,7 +197,9 @@ def test_a_repository_can_be_made_and_cloned_inside(place: Place) -> None:
 def test_a_commit_needs_no_configuration_of_the_host(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     (place.home / ".gitconfig").write_text("[user]\n\tname = Ada\n\temail = ada@example.org\n")
 
-    done = good(place.run("git init -q . && git commit -q --allow-empty -m x && git log --format='%an <%ae> %cn <%ce>'"))
+    done = good(
+        place.run("git init -q . && git commit -q --allow-empty -m x && git log --format='%an <%ae> %cn <%ce>'")
+    )
 
     assert done.stdout == "Ada <ada@example.org> Ada <ada@example.org>\n"
 
@@ -191,7 +208,10 @@ def test_a_commit_needs_no_configuration_of_the_host(place: Place, monkeypatch: 
 
 
 def test_heredocs_pipes_and_process_substitution_work(place: Place) -> None:
-    line = "x=5\ncat <<E | tr a-z A-Z\none $x\nE\ncat <<'E'\ntwo $x\nE\ncat <<< three\ndiff <(echo a) <(echo a) && echo same\necho err >&2"
+    line = (
+        "x=5\ncat <<E | tr a-z A-Z\none $x\nE\ncat <<'E'\ntwo $x\nE\ncat <<< three\ndiff <(echo "
+        "a) <(echo a) && echo same\necho err >&2"
+    )
 
     done = good(place.run(line))
 
@@ -200,7 +220,8 @@ def test_heredocs_pipes_and_process_substitution_work(place: Place) -> None:
 
 def test_job_control_and_traps_work(place: Place) -> None:
     line = (
-        "set -m; sleep 60 & jobs -r | grep -c sleep; kill %1; wait %1; echo $?; trap 'echo caught' USR1; kill -USR1 $$; "
+        "set -m; sleep 60 & jobs -r | grep -c sleep; kill %1; wait %1; echo $?; trap 'echo "
+        "caught' USR1; kill -USR1 $$; "
         "(sleep 0.05; echo late) & wait; sleep 60 & kill -STOP $!; kill -CONT $!; kill $!; trap 'echo bye' EXIT"
     )
 
@@ -225,13 +246,21 @@ def test_unicode_in_output_arguments_and_file_names_survives(place: Place) -> No
 
 
 def test_the_locale_is_utf_8(place: Place) -> None:
-    out = run_python(place, "import sys, locale\nprint(sys.getfilesystemencoding(), sys.stdout.encoding, locale.getpreferredencoding(False))")
+    out = run_python(
+        place,
+        (
+            "import sys, locale\nprint(sys.getfilesystemencoding(), sys.stdout.encoding, "
+            "locale.getpreferredencoding(False))"
+        ),
+    )
 
     assert out.lower() == "utf-8 utf-8 utf-8\n"
 
 
 @pytest.mark.parametrize(("zone", "said"), [("Asia/Tokyo", "+0900"), ("America/New_York", "-0500"), ("UTC", "+0000")])
-def test_the_time_zone_of_the_caller_comes_along(place: Place, monkeypatch: pytest.MonkeyPatch, zone: str, said: str) -> None:
+def test_the_time_zone_of_the_caller_comes_along(
+    place: Place, monkeypatch: pytest.MonkeyPatch, zone: str, said: str
+) -> None:
     if not Path("/usr/share/zoneinfo", zone).exists():
         pytest.skip("this machine has no time zone data")
     monkeypatch.setenv("TZ", zone)
@@ -279,9 +308,11 @@ for host, family in (("127.0.0.1", socket.AF_INET), ("::1", socket.AF_INET6)):
     with Server((host, 0), Page) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         name = f"[{host}]" if ":" in host else host
-        print(urllib.request.urlopen(f"http://{name}:{server.server_port}/", timeout=10).read().decode()); server.shutdown()
+        print(urllib.request.urlopen(f"http://{name}:{server.server_port}/", timeout=10).read().decode())
+        server.shutdown()
 a, b = socket.socketpair(); a.send(b"pair"); print(b.recv(9).decode())
-s = socket.socket(socket.AF_UNIX); s.bind("/tmp/s"); s.listen(); c = socket.socket(socket.AF_UNIX); c.connect("/tmp/s"); print(socket.gethostbyname("localhost"))
+s = socket.socket(socket.AF_UNIX); s.bind("/tmp/s"); s.listen()
+c = socket.socket(socket.AF_UNIX); c.connect("/tmp/s"); print(socket.gethostbyname("localhost"))
 """
 
     assert run_python(place, program) == "served\nserved\npair\n127.0.0.1\n"
@@ -289,8 +320,10 @@ s = socket.socket(socket.AF_UNIX); s.bind("/tmp/s"); s.listen(); c = socket.sock
 
 def test_devices_and_proc_that_programs_expect_are_there(place: Place) -> None:
     line = (
-        "echo x > /dev/null; head -c3 /dev/zero | od -An -c; head -c8 /dev/urandom | wc -c; echo y > /dev/shm/y; cat /dev/shm/y;"
-        " echo on-stderr > /dev/stderr; cat /proc/self/comm; test -r /proc/cpuinfo; nproc > /tmp/n; id -un; hostname; whoami"
+        "echo x > /dev/null; head -c3 /dev/zero | od -An -c; head -c8 /dev/urandom | wc -c; echo "
+        "y > /dev/shm/y; cat /dev/shm/y;"
+        " echo on-stderr > /dev/stderr; cat /proc/self/comm; test -r /proc/cpuinfo; nproc > "
+        "/tmp/n; id -un; hostname; whoami"
     )
 
     done = good(place.run(line))
@@ -300,7 +333,13 @@ def test_devices_and_proc_that_programs_expect_are_there(place: Place) -> None:
 
 
 def test_exit_codes_and_signals_are_the_commands_own(place: Place) -> None:
-    for line, code in (("exit 3", 3), ("no-such-program", 127), ("/etc/hostname", 126), ("kill -TERM $$", 143), ("true", 0)):
+    for line, code in (
+        ("exit 3", 3),
+        ("no-such-program", 127),
+        ("/etc/hostname", 126),
+        ("kill -TERM $$", 143),
+        ("true", 0),
+    ):
         assert place.run(line).exit_code == code, line
 
 
@@ -317,7 +356,10 @@ def test_home_and_tmp_are_writable_and_shared_by_the_commands_of_one_box(place: 
 
 
 def test_file_locks_hard_links_fifos_and_modes_work_in_the_workspace(place: Place) -> None:
-    line = "echo a > a; ln a b; ln -s a c; mkfifo f; (cat f &) ; echo through > f; chmod 741 a; stat -c '%a %h' a; flock a echo locked; mv a d; cp -a d e; touch -d @5 e; stat -c %Y e"
+    line = (
+        "echo a > a; ln a b; ln -s a c; mkfifo f; (cat f &) ; echo through > f; chmod 741 a; stat "
+        "-c '%a %h' a; flock a echo locked; mv a d; cp -a d e; touch -d @5 e; stat -c %Y e"
+    )
 
     done = good(place.run(line + "; sleep 0.1"))
 
@@ -325,6 +367,8 @@ def test_file_locks_hard_links_fifos_and_modes_work_in_the_workspace(place: Plac
 
 
 def test_many_open_files_within_the_limit_work(place: Place) -> None:
-    out = run_python(place, "files = [open('/dev/null') for _ in range(900)]\nprint(len(files))", limits=Limits(open_files=1024))
+    out = run_python(
+        place, "files = [open('/dev/null') for _ in range(900)]\nprint(len(files))", limits=Limits(open_files=1024)
+    )
 
     assert out == "900\n"

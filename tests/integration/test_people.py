@@ -88,9 +88,10 @@ def test_the_tools_that_path_reaches_run_inside(person: Place) -> None:
 
 def test_nothing_else_of_the_home_can_be_read_or_listed(person: Place) -> None:
     attempt = (
-        "cd ~; grep -rs hunter2 . ; find . -type f | grep -v '/\\.\\(pyenv\\|nvm\\|local/bin\\|local/share/\\(pipx\\|uv\\)\\|cargo/bin\\)/' | grep -v '^./project'; "
-        + "; ".join(f"cat ~/{name}; ls -d ~/{name}" for name in SECRETS)
-    )
+        "cd ~; grep -rs hunter2 . ; find . -type f | grep -v "
+        "'/\\.\\(pyenv\\|nvm\\|local/bin\\|local/share/\\(pipx\\|uv\\)\\|cargo/bin\\)/' | grep -v "
+        "'^./project'; "
+    ) + "; ".join(f"cat ~/{name}; ls -d ~/{name}" for name in SECRETS)
 
     done = person.run(attempt)
 
@@ -116,11 +117,14 @@ def test_tools_cannot_be_changed_from_inside(person: Place) -> None:
     before = {path: path.read_bytes() for path in person.home.rglob("*") if path.is_file()}
 
     person.run(
-        "for f in ~/.pyenv/shims/shimmed ~/.local/bin/own ~/.cargo/bin/cargo99; do echo evil > $f; rm -f $f; chmod 777 $f; done;"
+        "for f in ~/.pyenv/shims/shimmed ~/.local/bin/own ~/.cargo/bin/cargo99; do echo evil > "
+        "$f; rm -f $f; chmod 777 $f; done;"
         " touch ~/.local/bin/new ~/.nvm/new; mv ~/.pyenv ~/gone; ln -sf /bin/false ~/.local/bin/black99"
     )
 
-    after = {path: path.read_bytes() for path in person.home.rglob("*") if path.is_file() and ".ringfence" not in path.parts}
+    after = {
+        path: path.read_bytes() for path in person.home.rglob("*") if path.is_file() and ".ringfence" not in path.parts
+    }
     assert after == before
 
 
@@ -136,7 +140,10 @@ def test_a_link_to_a_program_beside_secrets_shows_the_program_only(person: Place
 
 
 def test_the_home_inside_is_empty_writable_and_gone_afterwards(place: Place) -> None:
-    done = place.run("ls -A ~; echo mine > ~/.bashrc; mkdir ~/.ssh && echo k > ~/.ssh/id; cat ~/.ssh/id; echo $HOME; test -O ~ && stat -c %a ~")
+    done = place.run(
+        "ls -A ~; echo mine > ~/.bashrc; mkdir ~/.ssh && echo k > ~/.ssh/id; cat ~/.ssh/id; echo "
+        "$HOME; test -O ~ && stat -c %a ~"
+    )
 
     assert done.stdout.split() == ["project", "k", str(place.home), "755"]
     assert (place.home / ".ssh" / "key").read_text() == SECRET
@@ -163,10 +170,15 @@ def interpreter(place: Place) -> Path:
     (root / "bin" / "python3").symlink_to(version)
     if stat.S_IMODE(os.stat(real).st_mode) & 0o111 == 0:
         pytest.skip("cannot be copied")
-    skip = shutil.ignore_patterns("test", "tests", "site-packages", "dist-packages", "__pycache__", "idlelib", "ensurepip", "config-*")
+    skip = shutil.ignore_patterns(
+        "test", "tests", "site-packages", "dist-packages", "__pycache__", "idlelib", "ensurepip", "config-*"
+    )
     shutil.copytree(library, root / "lib" / version, symlinks=True, ignore=skip)
     done = subprocess.run(
-        [root / "bin" / "python3", "-I", "-c", "import sys, ssl; print(sys.base_prefix)"], capture_output=True, text=True, check=False
+        [root / "bin" / "python3", "-I", "-c", "import sys, ssl; print(sys.base_prefix)"],
+        capture_output=True,
+        text=True,
+        check=False,
     )
     if done.stdout.strip() != str(root):
         pytest.skip(f"a copied interpreter does not run on its own here: {done.stdout}{done.stderr[-200:]}")
@@ -180,7 +192,10 @@ def test_a_virtual_environment_of_the_workspace_runs_with_its_base_interpreter(p
     if os.geteuid() == 0:
         place.home.chmod(0o700)
 
-    done = place.run(".venv/bin/python -c 'import sys, json; print(sys.prefix, sys.base_prefix)'; cat ~/.pyenv-secret ~/diary ~/.ssh/key")
+    done = place.run(
+        ".venv/bin/python -c 'import sys, json; print(sys.prefix, sys.base_prefix)'; cat "
+        "~/.pyenv-secret ~/diary ~/.ssh/key"
+    )
 
     assert done.stdout == f"{place.workspace}/.venv {interpreter}\n", done.stderr
 
@@ -189,7 +204,16 @@ def test_a_virtual_environment_that_names_no_interpreter_shows_nothing(place: Pl
     """The file is the agent's to write: it must not be a way to have a directory of the host shown."""
     (place.home / "Documents").mkdir()
     (place.home / "Documents" / "letter").write_text(SECRET)
-    for home in (place.home / "Documents", place.home, place.home / ".ssh", place.home / "Documents" / "bin", "/root", "/", "../..", ""):
+    for home in (
+        place.home / "Documents",
+        place.home,
+        place.home / ".ssh",
+        place.home / "Documents" / "bin",
+        "/root",
+        "/",
+        "../..",
+        "",
+    ):
         (place.workspace / ".venv").mkdir(exist_ok=True)
         (place.workspace / ".venv" / "pyvenv.cfg").write_text(f"home = {home}\n")
 
@@ -202,7 +226,14 @@ def test_a_virtual_environment_that_names_no_interpreter_shows_nothing(place: Pl
 
 
 def test_locale_time_zone_and_terminal_come_along(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    given = {"LANG": "de_DE.UTF-8", "LC_TIME": "C", "TZ": "Asia/Tokyo", "TERM": "xterm-256color", "COLORTERM": "truecolor", "NO_COLOR": "1"}
+    given = {
+        "LANG": "de_DE.UTF-8",
+        "LC_TIME": "C",
+        "TZ": "Asia/Tokyo",
+        "TERM": "xterm-256color",
+        "COLORTERM": "truecolor",
+        "NO_COLOR": "1",
+    }
     for name, value in given.items():
         monkeypatch.setenv(name, value)
 
@@ -211,10 +242,14 @@ def test_locale_time_zone_and_terminal_come_along(place: Place, monkeypatch: pyt
     assert {name: seen.get(name) for name in given} == given
 
 
-def test_credentials_and_the_rest_of_the_environment_stay_outside(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_credentials_and_the_rest_of_the_environment_stay_outside(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
     names = (
-        "AWS_SECRET_ACCESS_KEY", "OPENAI_API_KEY", "ANTHROPIC_API_KEY", "SSH_AUTH_SOCK", "GITHUB_TOKEN", "DATABASE_URL", "GPG_AGENT_INFO",
-        "DBUS_SESSION_BUS_ADDRESS", "XDG_RUNTIME_DIR", "LD_PRELOAD_X", "PYTHONPATH", "NODE_OPTIONS", "BASH_ENV", "PROMPT_COMMAND",
+        "AWS_SECRET_ACCESS_KEY", "OPENAI_API_KEY", "ANTHROPIC_API_KEY", "SSH_AUTH_SOCK", "GITHUB_TOKEN", "DATABASE_URL",
+        "GPG_AGENT_INFO",
+        "DBUS_SESSION_BUS_ADDRESS", "XDG_RUNTIME_DIR", "LD_PRELOAD_X", "PYTHONPATH", "NODE_OPTIONS", "BASH_ENV",
+        "PROMPT_COMMAND",
         "GIT_SSH_COMMAND", "GIT_ASKPASS", "GIT_CONFIG_PARAMETERS", "http_proxy", "MY_OWN", "BASH_FUNC_x%%",
     )  # fmt: skip
     for name in names:
@@ -264,6 +299,11 @@ def test_a_change_of_the_gitconfig_is_seen_by_the_next_box(place: Place) -> None
 def test_the_users_of_the_machine_stay_unknown(place: Place) -> None:
     done = place.run("cat /etc/passwd /etc/group; getent passwd; cat /etc/shadow /etc/hostname; hostname; id -un")
 
-    assert {line.split(":")[0] for line in done.stdout.splitlines() if ":" in line} <= {"root", "agent", "nobody", "nogroup"}
+    assert {line.split(":")[0] for line in done.stdout.splitlines() if ":" in line} <= {
+        "root",
+        "agent",
+        "nobody",
+        "nogroup",
+    }
     assert "sandbox" in done.stdout
     assert isinstance(done.ending, ringfence.Exited)

@@ -40,18 +40,27 @@ HOOK = "printf '#!/bin/sh\\ntouch /tmp/pwned\\n'"
 
 GIT_ATTACKS = {
     "write a hook": f"{HOOK} > .git/hooks/pre-commit; chmod +x .git/hooks/pre-commit",
-    "change a sample hook": f"{HOOK} > .git/hooks/pre-commit.sample; mv .git/hooks/pre-commit.sample .git/hooks/pre-commit",
+    "change a sample hook": (
+        f"{HOOK} > .git/hooks/pre-commit.sample; mv .git/hooks/pre-commit.sample .git/hooks/pre-commit"
+    ),
     "replace the hooks directory": f"mv .git/hooks .git/h; mkdir .git/hooks; {HOOK} > .git/hooks/pre-commit",
     "replace it by a link": "rm -rf .git/hooks; mkdir evil; ln -s ../evil .git/hooks",
     "rename .git": f"mv .git .g; mkdir -p .git/hooks; cp -r .g/. .git/; {HOOK} > .git/hooks/pre-commit",
     "remove .git": "rm -rf .git; git init -q .; " + f"{HOOK} > .git/hooks/pre-commit",
-    "exchange .git by renameat2": "mkdir evil; python3 -c \"import ctypes; print(ctypes.CDLL(None).syscall(316, -100, b'.git', -100, b'evil', 2))\"",
-    "write the config": "printf '[core]\\n\\tfsmonitor = touch /tmp/pwned\\n' >> .git/config; git config core.hooksPath evil",
+    "exchange .git by renameat2": (
+        'mkdir evil; python3 -c "import ctypes; print(ctypes.CDLL(None).syscall(316, -100, '
+        "b'.git', -100, b'evil', 2))\""
+    ),
+    "write the config": (
+        "printf '[core]\\n\\tfsmonitor = touch /tmp/pwned\\n' >> .git/config; git config core.hooksPath evil"
+    ),
     "replace the config": "cp .git/config c; echo '[alias] st = !x' >> c; mv -f c .git/config; cp c .git/config",
     "truncate the config": ": > .git/config; truncate -s0 .git/config; rm -f .git/config",
-    "the config through a hard link": "ln .git/config c && echo evil >> c; ln .git/config .git/c && echo evil >> .git/c",
+    "the config through a hard link": "ln .git/config c && echo evil >> c; ln .git/config .git/c && echo x >> .git/c",
     "the config through its lock file": "echo evil > .git/config.lock && mv .git/config.lock .git/config",
-    "the config through /proc/self/root": "echo evil >> /proc/self/root$PWD/.git/config; echo evil >> /proc/self/cwd/.git/config",
+    "the config through /proc/self/root": (
+        "echo x >> /proc/self/root$PWD/.git/config; echo x >> /proc/self/cwd/.git/config"
+    ),
     "the config through /workspace": "echo evil >> /workspace/.git/config",
     "a config of the work tree": "printf '[core]\\n\\thooksPath = evil\\n' > .git/config.worktree",
     "redirect by commondir": "mkdir -p evil/hooks; echo ../evil > .git/commondir",
@@ -75,7 +84,10 @@ def test_what_git_trusts_is_as_before_and_git_still_works(repository: Place, att
     assert not os.path.exists("/tmp/pwned")
 
 
-@pytest.mark.parametrize("name", ["write a hook", "rename .git", "write the config", "the config through a hard link", "redirect by commondir"])
+@pytest.mark.parametrize(
+    "name",
+    ["write a hook", "rename .git", "write the config", "the config through a hard link", "redirect by commondir"],
+)
 def test_without_the_wall_the_same_attack_changes_what_git_trusts(repository: Place, name: str) -> None:
     before = trusted(repository.workspace)
 
@@ -85,7 +97,10 @@ def test_without_the_wall_the_same_attack_changes_what_git_trusts(repository: Pl
 
 
 def test_the_agent_can_still_change_the_rest_of_git(repository: Place) -> None:
-    line = "echo x > .git/info/exclude; git update-ref refs/heads/other HEAD; git tag t; git notes add -m n; echo y > .git/description; cat .git/config | head -1"
+    line = (
+        "echo x > .git/info/exclude; git update-ref refs/heads/other HEAD; git tag t; git notes "
+        "add -m n; echo y > .git/description; cat .git/config | head -1"
+    )
 
     done = repository.run(line)
 
@@ -98,12 +113,17 @@ def test_the_agent_can_still_change_the_rest_of_git(repository: Place) -> None:
 
 @pytest.fixture
 def nested(repository: Place) -> Place:
-    line = "mkdir -p deep/er && cd deep/er && git init -q -b main . && git -c user.name=A -c user.email=a@b.c commit -q --allow-empty -m n"
+    line = (
+        "mkdir -p deep/er && cd deep/er && git init -q -b main . && git -c user.name=A -c "
+        "user.email=a@b.c commit -q --allow-empty -m n"
+    )
     assert repository.host(line).returncode == 0
     return repository
 
 
-@pytest.mark.parametrize("name", ["write a hook", "replace the hooks directory", "rename .git", "write the config", "redirect by commondir"])
+@pytest.mark.parametrize(
+    "name", ["write a hook", "replace the hooks directory", "rename .git", "write the config", "redirect by commondir"]
+)
 def test_a_nested_repository_is_guarded_like_the_outer_one(nested: Place, name: str) -> None:
     before = trusted(nested.workspace / "deep/er")
 
@@ -117,7 +137,10 @@ def test_a_nested_repository_is_guarded_like_the_outer_one(nested: Place, name: 
 def test_a_nested_repository_cannot_be_replaced_by_moving_its_parent(nested: Place, parent: str) -> None:
     before = trusted(nested.workspace / "deep/er")
 
-    nested.run(f"mv {parent} gone; mkdir -p deep/er/.git/hooks; cp -r gone/. {parent}/; {HOOK} > deep/er/.git/hooks/pre-commit; true")
+    nested.run(
+        f"mv {parent} gone; mkdir -p deep/er/.git/hooks; cp -r gone/. {parent}/; {HOOK} > "
+        "deep/er/.git/hooks/pre-commit; true"
+    )
 
     assert trusted(nested.workspace / "deep/er") == before
 
@@ -128,7 +151,8 @@ def test_a_git_file_that_points_elsewhere_cannot_be_replaced(repository: Place) 
     pointer = (tree / ".git").read_text()
 
     done = repository.run(
-        "echo 'gitdir: evil' > .git; rm -f .git; mv .git x; mkdir y; mv -T y .git; ln -sf evil .git; cat .git", workspace=tree
+        "echo 'gitdir: evil' > .git; rm -f .git; mv .git x; mkdir y; mv -T y .git; ln -sf evil .git; cat .git",
+        workspace=tree,
     )
 
     assert done.stdout == pointer
@@ -140,16 +164,28 @@ def test_work_trees_that_lie_elsewhere_cannot_be_redirected(repository: Place) -
     before = snapshot(repository.workspace / ".git/worktrees")
 
     repository.run(
-        "mkdir -p evil/hooks; cd .git/worktrees/tree; echo /workspace/evil > commondir; echo '[core] hooksPath=/x' > config.worktree;"
-        " cd ../../..; mv .git/worktrees .git/w; mkdir -p .git/worktrees/tree; echo $PWD/evil > .git/worktrees/tree/commondir"
+        "mkdir -p evil/hooks; cd .git/worktrees/tree; echo /workspace/evil > commondir; echo "
+        "'[core] hooksPath=/x' > config.worktree;"
+        " cd ../../..; mv .git/worktrees .git/w; mkdir -p .git/worktrees/tree; echo $PWD/evil > "
+        ".git/worktrees/tree/commondir"
     )
 
     after = snapshot(repository.workspace / ".git/worktrees")
-    assert {name: after.get(name) for name in ("tree/commondir", "tree/gitdir")} == {name: before[name] for name in ("tree/commondir", "tree/gitdir")}
+    assert {name: after.get(name) for name in ("tree/commondir", "tree/gitdir")} == {
+        name: before[name] for name in ("tree/commondir", "tree/gitdir")
+    }
     assert "tree/config.worktree" not in after
 
 
-@pytest.mark.parametrize("attack", ["{hook} > .git/hooks/pre-commit", "rm .git; mkdir -p .git/hooks; {hook} > .git/hooks/pre-commit", "{hook} > store/hooks/pre-commit", "echo evil >> store/config"])
+@pytest.mark.parametrize(
+    "attack",
+    [
+        "{hook} > .git/hooks/pre-commit",
+        "rm .git; mkdir -p .git/hooks; {hook} > .git/hooks/pre-commit",
+        "{hook} > store/hooks/pre-commit",
+        "echo evil >> store/config",
+    ],
+)
 def test_a_git_directory_behind_a_link_is_guarded_too(repository: Place, attack: str) -> None:
     assert repository.host("mv .git store && ln -s store .git").returncode == 0
 
@@ -161,12 +197,29 @@ def test_a_git_directory_behind_a_link_is_guarded_too(repository: Place, attack:
 
 # --- settings of editors, agents and shells ---------------------------------------------------------------------------
 
-NAMES = (".vscode", ".idea", ".claude", ".codex", ".cursor", ".gemini", ".mcp.json", ".bashrc", ".profile", ".zshrc", ".husky", ".gitmodules", ".devcontainer")
+NAMES = (
+    ".vscode",
+    ".idea",
+    ".claude",
+    ".codex",
+    ".cursor",
+    ".gemini",
+    ".mcp.json",
+    ".bashrc",
+    ".profile",
+    ".zshrc",
+    ".husky",
+    ".gitmodules",
+    ".devcontainer",
+)
 
 
 def test_names_that_are_not_there_can_be_made_in_no_way_and_are_gone_afterwards(place: Place) -> None:
     attempt = "; ".join(
-        f"mkdir -p {n}; echo evil > {n}; echo evil > x; mv -f x {n}; ln -sf x {n}; ln -f x {n}; rm -rf {n}; mkdir -p y; mv -T y {n}; cp -r y {n}"
+        (
+            f"mkdir -p {n}; echo evil > {n}; echo evil > x; mv -f x {n}; ln -sf x {n}; ln -f x {n}; rm "
+            f"-rf {n}; mkdir -p y; mv -T y {n}; cp -r y {n}"
+        )
         for n in NAMES
     )
 
@@ -179,7 +232,9 @@ def test_names_that_are_not_there_can_be_made_in_no_way_and_are_gone_afterwards(
 
 
 def test_a_placeholder_can_be_neither_read_nor_written_nor_marked(place: Place) -> None:
-    done = place.run(f"for n in {' '.join(NAMES)}; do cat $n; echo x > $n; touch -d @99 $n; chmod 777 $n; done; echo end")
+    done = place.run(
+        f"for n in {' '.join(NAMES)}; do cat $n; echo x > $n; touch -d @99 $n; chmod 777 $n; done; echo end"
+    )
 
     assert done.stdout == "end\n"
     assert place.names() == set()
@@ -203,8 +258,10 @@ def test_settings_that_are_there_stay_readable_and_cannot_be_changed(place: Plac
     (place.workspace / ".bashrc").write_text("")
     before = snapshot(place.workspace)
     attempt = (
-        "echo x > .vscode/settings.json; echo x > .vscode/tasks.json; rm -rf .vscode .mcp.json .bashrc; mv .vscode v; mv .mcp.json m;"
-        " ln .mcp.json hard; ln .vscode/settings.json hard2; echo x > .bashrc; mkdir .vscode/new; chmod 0 .vscode; touch m && mv -f m .mcp.json; rm -f m"
+        "echo x > .vscode/settings.json; echo x > .vscode/tasks.json; rm -rf .vscode .mcp.json "
+        ".bashrc; mv .vscode v; mv .mcp.json m;"
+        " ln .mcp.json hard; ln .vscode/settings.json hard2; echo x > .bashrc; mkdir .vscode/new; "
+        "chmod 0 .vscode; touch m && mv -f m .mcp.json; rm -f m"
     )
 
     done = place.run("cat .vscode/settings.json .mcp.json; " + attempt)
@@ -265,7 +322,9 @@ READS = {
     "by python": "python3 -c \"print(open('.env').read())\"",
     "by mmap": "python3 -c \"import mmap, os; f = os.open('.env', os.O_RDONLY); print(mmap.mmap(f, 0, prot=1)[:])\"",
     "by a bind": "unshare -rm sh -c 'umount .env; cat .env'; umount .env; cat .env",
-    "by its directory's descriptor": "python3 -c \"import os; d = os.open('.', os.O_PATH); print(os.read(os.open('.env', 0, dir_fd=d), 99))\"",
+    "by its directory's descriptor": (
+        "python3 -c \"import os; d = os.open('.', os.O_PATH); print(os.read(os.open('.env', 0, dir_fd=d), 99))\""
+    ),
     "in another case": "cat .ENV .Env",
 }
 
@@ -282,7 +341,9 @@ def test_a_blacklisted_file_cannot_be_read(place: Place, attempt: str) -> None:
     assert (place.workspace / ".env").read_text() == SECRET
 
 
-@pytest.mark.parametrize("name", ["plainly", "through a link", "through a hard link", "after a rename", "by copying", "by archive", "by git"])
+@pytest.mark.parametrize(
+    "name", ["plainly", "through a link", "through a hard link", "after a rename", "by copying", "by archive", "by git"]
+)
 def test_without_the_wall_it_is_read(place: Place, name: str) -> None:
     (place.workspace / ".env").write_text(SECRET)
 
@@ -294,7 +355,10 @@ def test_a_blacklisted_directory_in_the_workspace_is_empty_and_shut(place: Place
     (place.workspace / "private/key.pem").write_text(SECRET)
     (place.workspace / "other.pem").write_text(SECRET)
 
-    done = place.run("ls private; cat private/key.pem other.pem; echo x > private/new; rm -rf private other.pem", deny=["**/private", "**/*.pem"])
+    done = place.run(
+        "ls private; cat private/key.pem other.pem; echo x > private/new; rm -rf private other.pem",
+        deny=["**/private", "**/*.pem"],
+    )
 
     assert done.stdout == ""
     assert place.names() == {"private", "private/key.pem", "other.pem"}
@@ -307,7 +371,7 @@ def test_a_file_api_of_the_same_box_refuses_the_same_paths(repository: Place) ->
     async def work(box: Sandbox) -> list[str]:
         codes = []
         for path in (".env", ".git/hooks/x", ".vscode/x", "../diary", "/etc/passwd"):
-            with pytest.raises(Exception) as caught:  # noqa: PT011
+            with pytest.raises(Exception) as caught:
                 box.write_file(path, b"evil")
             codes.append(getattr(caught.value, "code", repr(caught.value)))
         box.write_file("fine/file", "text")
@@ -334,11 +398,15 @@ def service(place: Place) -> Iterator[str]:
         yield "service.sock"
 
 
-CONNECT = "python3 -c \"import socket, sys; s = socket.socket(socket.AF_UNIX); s.connect(sys.argv[1]); print('connected')\" "
+CONNECT = (
+    "python3 -c \"import socket, sys; s = socket.socket(socket.AF_UNIX); s.connect(sys.argv[1]); print('connected')\" "
+)
 
 
 def test_a_service_of_the_host_in_the_workspace_cannot_be_reached(place: Place, service: str) -> None:
-    done = place.run(f"{CONNECT} {service}; {CONNECT} ./{service}; ln {service} x; {CONNECT} x; mv {service} y; {CONNECT} y")
+    done = place.run(
+        f"{CONNECT} {service}; {CONNECT} ./{service}; ln {service} x; {CONNECT} x; mv {service} y; {CONNECT} y"
+    )
 
     assert "connected" not in done.stdout
 
@@ -352,6 +420,9 @@ def test_marking_a_service_as_a_placeholder_does_not_open_it_for_the_next_box(pl
 
 
 def test_a_socket_of_the_agents_own_works(place: Place) -> None:
-    program = "import socket; s = socket.socket(socket.AF_UNIX); s.bind('own.sock'); s.listen(); c = socket.socket(socket.AF_UNIX); c.connect('own.sock'); print('own')"
+    program = (
+        "import socket; s = socket.socket(socket.AF_UNIX); s.bind('own.sock'); s.listen(); c = "
+        "socket.socket(socket.AF_UNIX); c.connect('own.sock'); print('own')"
+    )
 
     assert place.run(["/usr/bin/python3", "-c", program]).stdout == "own\n"

@@ -1,9 +1,10 @@
 """The nineteen test cases of requirement A10, in the document's order, against the real wall.
 
-Cases 8, 11, 12, 14, 17 and 18 are about text alone and stand in tests/unit/policy/test_a10_cases.py, as does most of case 13; its
-reading of a file that is not there is here.
+Cases 8, 11, 12, 14, 17 and 18 are about text alone and stand in tests/unit/policy/test_a10_cases.py, as does most of
+case 13; its reading of a file that is not there is here.
 
-Not yet: case 7 (an agent command outside the sandbox reaches the network), which needs the controlled egress of a later issue.
+Not yet: case 7 (an agent command outside the sandbox reaches the network), which needs the controlled egress of a later
+issue.
 """
 
 import asyncio
@@ -83,7 +84,11 @@ def test_a10_case_02_blacklisted_directories_are_refused(place: Place) -> None:
 
 @pytest.mark.req("A3")
 def test_a10_case_02_a_blacklisted_directory_cannot_be_granted(place: Place) -> None:
-    for option in ({"workspace": place.home / ".ssh"}, {"read": [place.home / ".ssh"]}, {"write": [place.home / ".aws"]}):
+    for option in (
+        {"workspace": place.home / ".ssh"},
+        {"read": [place.home / ".ssh"]},
+        {"write": [place.home / ".aws"]},
+    ):
         with pytest.raises(Exception, match="blacklisted") as caught:
             place.run("ls", **option)
         assert getattr(caught.value, "code", None) == "path_access_denied"
@@ -182,14 +187,14 @@ def test_a10_case_06_ping_and_its_sockets_are_refused(place: Place) -> None:
         "        print(fault.errno)\n"
     )
 
-    done = place.run(f"/usr/bin/python3 -c \"{program}\"; ping -c1 -W2 127.0.0.1 >/dev/null && echo reached")
+    done = place.run(f'/usr/bin/python3 -c "{program}"; ping -c1 -W2 127.0.0.1 >/dev/null && echo reached')
 
     refusals = {str(number) for number in (errno.EPERM, errno.EACCES, errno.EAFNOSUPPORT, errno.EPROTONOSUPPORT)}
     assert len(done.stdout.split()) == 4, done.stderr
     assert set(done.stdout.split()) <= refusals
 
     if os.geteuid() == 0:  # nobody else may have such a socket anyway
-        assert "sent" in place.host(f"/usr/bin/python3 -c \"{program}\"").stdout
+        assert "sent" in place.host(f'/usr/bin/python3 -c "{program}"').stdout
 
 
 # --- platforms --------------------------------------------------------------------------------------------------------
@@ -202,7 +207,14 @@ def test_a10_case_09_bubblewrap_gets_its_options_by_a_descriptor_and_the_audit_s
     assert done.wall is not None and done.wall.name == "bwrap"
     assert done.audit is not None and done.audit.wrapper == "bwrap"
     options = " ".join(done.audit.command)
-    for option in ("--unshare-all", "--disable-userns", "--die-with-parent", "--new-session", "--cap-drop ALL", "--clearenv"):
+    for option in (
+        "--unshare-all",
+        "--disable-userns",
+        "--die-with-parent",
+        "--new-session",
+        "--cap-drop ALL",
+        "--clearenv",
+    ):
         assert option in options
     assert str(place.top) not in options, "paths of the host are redacted"
     assert "--unshare" not in done.stdout
@@ -223,7 +235,8 @@ def test_a10_case_10_without_bubblewrap_the_unshare_wall_stands_just_as_high(
 
     done = place.run(
         f"cat ~/diary ~/.ssh/key .env; echo x > .vscode; (exec 3<>/dev/tcp/127.0.0.1/{listener}) && echo reached;"
-        " unshare -U true && echo nested; ls /proc | grep -c '^[0-9]'; echo fine > out; grep -E 'NoNewPrivs|Seccomp:|CapEff' /proc/self/status"
+        " unshare -U true && echo nested; ls /proc | grep -c '^[0-9]'; echo fine > out; grep -E "
+        "'NoNewPrivs|Seccomp:|CapEff' /proc/self/status"
     )
 
     assert done.wall is not None and done.wall.name == "unshare"

@@ -27,7 +27,9 @@ def test_the_callback_gets_output_while_the_command_still_runs(place: Place) -> 
             pieces.append(data)
             (place.workspace / "go").touch()  # the command waits for this: it cannot have ended before we heard it
 
-        done = await box.shell("echo first; until test -e go; do sleep 0.01; done; echo second", on_output=heard, timeout=20)
+        done = await box.shell(
+            "echo first; until test -e go; do sleep 0.01; done; echo second", on_output=heard, timeout=20
+        )
         return done, pieces
 
     done, pieces = place.in_box(work)
@@ -191,7 +193,9 @@ def test_input_comes_from_an_async_stream_as_it_is_given(place: Place) -> None:
         def said(stream: Stream, data: bytes) -> None:
             heard.put_nowait(data)
 
-        done = await box.shell("while read -r w; do echo got $w; done; echo end", stdin=talk(), on_output=said, timeout=20)
+        done = await box.shell(
+            "while read -r w; do echo got $w; done; echo end", stdin=talk(), on_output=said, timeout=20
+        )
         return [*answers, done.stdout]
 
     assert place.in_box(work) == ["got one\n", "got two\n", "got one\ngot two\nend\n"]
@@ -266,4 +270,6 @@ def test_a_command_that_closes_its_output_runs_on(place: Place) -> None:
 
 
 def test_streams_are_pipes_and_no_terminal(place: Place) -> None:
-    assert place.run("for n in 0 1 2; do test -t $n && echo $n; done; test -p /dev/stdout && echo pipe").stdout == "pipe\n"
+    assert (
+        place.run("for n in 0 1 2; do test -t $n && echo $n; done; test -p /dev/stdout && echo pipe").stdout == "pipe\n"
+    )
