@@ -142,7 +142,7 @@ class _Search:
         self.roots.append(root)
 
     def _root_of_program(self, program: str) -> str:
-        """The same for what a link leads to. It may lie beside anything, so that without a sign it is all that shows."""
+        """The same for what a link leads to. It may lie beside anything, so without a sign it is all that shows."""
         directory = os.path.dirname(program)
         root = self._root_of(directory)
         above, packages, _ = directory.rpartition("/node_modules")
