@@ -25,7 +25,6 @@ import signal
 import sys
 import time
 import traceback
-from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import NoReturn
@@ -42,6 +41,7 @@ SAFETY_BYTES = 1536 * 1024 * 1024
 GRACE_SECONDS = 0.5
 """How long something may take to vanish after the return before it counts as a survivor."""
 _POLL_SECONDS = 0.05
+_PAGE = os.sysconf("SC_PAGE_SIZE")
 
 # linux/prctl.h
 _PR_SET_PDEATHSIG = 1
@@ -86,38 +86,33 @@ class Report:
     """What else was left behind."""
 
 
-class Processes:
-    """Our descendants, by the kernel's parent links."""
+@dataclass(frozen=True, slots=True)
+class Process:
+    parent: int
+    state: str
+    threads: int
+    resident_bytes: int
 
-    @staticmethod
-    def below(root: int) -> dict[int, str]:
-        """Process id to state, of all descendants."""
-        parents: dict[int, tuple[int, str]] = {}
-        for entry in os.listdir("/proc"):
-            if entry.isdigit():
-                with contextlib.suppress(OSError):
-                    fields = Path(f"/proc/{entry}/stat").read_bytes().rpartition(b")")[2].split()
-                    parents[int(entry)] = (int(fields[1]), fields[0].decode())
-        children: dict[int, list[int]] = {}
-        for pid, (parent, _) in parents.items():
-            children.setdefault(parent, []).append(pid)
-        found: dict[int, str] = {}
-        waiting = [root]
-        while waiting:
-            for pid in children.get(waiting.pop(), ()):
-                found[pid] = parents[pid][1]
-                waiting.append(pid)
-        return found
 
-    @staticmethod
-    def size(pids: Iterator[int]) -> tuple[int, int]:
-        """Threads and resident bytes."""
-        threads = resident = 0
-        for pid in pids:
-            with contextlib.suppress(OSError):
-                threads += len(os.listdir(f"/proc/{pid}/task"))
-                resident += int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-        return threads, resident
+def descendants(root: int) -> dict[int, Process]:
+    """All processes below `root`, by the kernel's parent links."""
+    processes: dict[int, Process] = {}
+    for entry in filter(str.isdigit, os.listdir("/proc")):
+        with contextlib.suppress(OSError):
+            # proc_pid_stat(5), from the third field on: the second one is a name in parentheses, with anything in it.
+            fields = Path(f"/proc/{entry}/stat").read_bytes().rpartition(b")")[2].split()
+            parent, threads, pages = int(fields[1]), int(fields[17]), int(fields[21])
+            processes[int(entry)] = Process(parent, fields[0].decode(), threads, pages * _PAGE)
+    children: dict[int, list[int]] = {}
+    for pid, process in processes.items():
+        children.setdefault(process.parent, []).append(pid)
+    found: dict[int, Process] = {}
+    waiting = [root]
+    while waiting:
+        for pid in children.get(waiting.pop(), ()):
+            found[pid] = processes[pid]
+            waiting.append(pid)
+    return found
 
 
 class Cgroup:
@@ -315,8 +310,8 @@ class Guard:
                 file.write(os.read(master, 65536))
 
     def _observe(self) -> None:
-        below = Processes.below(os.getpid())
-        threads, resident = Processes.size(iter(below))
+        below = descendants(os.getpid()).values()
+        threads, resident = sum(one.threads for one in below), sum(one.resident_bytes for one in below)
         if threads > SAFETY_PROCESSES or resident > SAFETY_BYTES:
             self.report.safety_hit = True
         if self.spec.processes_seen:
@@ -341,15 +336,15 @@ class Guard:
 
     def _survivors(self) -> int:
         self._reap()
-        below = set(Processes.below(os.getpid()))
+        below = set(descendants(os.getpid()))
         if self.cgroup is not None:
             below |= self.cgroup.members()
         return len(below - self.ours)
 
     def _reap(self) -> None:
         """Collect orphans that have ended; the worker is waited for elsewhere."""
-        for pid, state in Processes.below(os.getpid()).items():
-            if state == "Z" and pid not in self.ours:
+        for pid, process in descendants(os.getpid()).items():
+            if process.state == "Z" and pid not in self.ours:
                 with contextlib.suppress(ChildProcessError):  # somebody else's child
                     os.waitpid(pid, os.WNOHANG)
 
@@ -358,7 +353,7 @@ class Guard:
         while time.monotonic() < deadline:
             self.ours = set()
             self._reap()
-            left = {pid for pid, state in Processes.below(os.getpid()).items() if state != "Z"}
+            left = {pid for pid, process in descendants(os.getpid()).items() if process.state != "Z"}
             if self.cgroup is not None:
                 left |= self.cgroup.members()
             if not left:

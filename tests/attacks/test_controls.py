@@ -1,7 +1,8 @@
 """Without a wall the same attacks succeed, so that a check which holds behind one says something.
 
 Each runs inside the safety cgroup, which only root can make, with a time limit. A case that could do harm
-(`control: skip`) never does. What the kernel refuses to an ordinary user anyway is shown for root alone.
+(`control: skip`) never does. An ordinary user's fixture is another one, so what is attacked in it is shown for both
+callers; what the kernel refuses to that user anyway, and what is no part of the fixture, for root alone.
 """
 
 from __future__ import annotations
@@ -11,11 +12,12 @@ import pytest
 from tests.attacks.cases import NEEDS_DEVICE, NEEDS_ROOT, Case, load, missing
 from tests.attacks.harness import PATH, Arena, Caller, Outcome, Runner, callers
 
+FIXTURE = {"fs-read", "fs-write", "protected-paths", "proc-sys", "network", "signals", "tty", "fd-inheritance", "env"}
 LEAKS = [
     pytest.param(caller, case, id=f"{caller}-{case.id}")
     for caller in callers()
     for case in load()
-    if case.control == "leak" and not (caller is Caller.USER and case.id in NEEDS_ROOT)
+    if case.control == "leak" and (caller is Caller.ROOT or (case.category in FIXTURE and case.id not in NEEDS_ROOT))
 ]
 NEVER = [case for case in load() if case.control == "skip"]
 
