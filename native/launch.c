@@ -114,8 +114,11 @@ static const char *at(const char *name) {
     if (*name != '/' || strlen(name) > 4000 || strstr(name, "/../")) die_because("a plan holds a path that cannot be");
     snprintf(path, sizeof path, "%s%s", area, strcmp(name, "/") ? name : "");
     for (char *slash = strchr(path + sizeof area, '/'); slash; slash = strchr(slash + 1, '/')) {
+        struct stat there;
         *slash = 0;
         if (mkdir(path, 0755) && errno != EEXIST) die(path);
+        if (lstat(path, &there)) die(path);
+        if (S_ISLNK(there.st_mode)) die_because("a plan goes through a link that it made itself, and would leave the new root");
         *slash = '/';
     }
     return path;

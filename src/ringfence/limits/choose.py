@@ -36,4 +36,4 @@ def choose(limits: Limits) -> Holder:
             return cgroup_v2.CgroupV2(second, limits)
     except OSError:
         pass
-    return Polling()
+    return Polling(limits.memory_bytes)

@@ -1,7 +1,8 @@
 """Holder for machines without control groups: looks at the process tree, often, and leaves the killing to the watch.
 
-Counted are resident pages of every process (shared ones once per process, so rather too much than too little) and
-memory files that some process holds open, which no process's pages show.
+Counted are resident pages of every process and memory files that some process holds open, which no process's pages
+show. Shared pages count once per process, which is cheap to know and rather too much than too little; only when that
+sum passes the limit are they divided among their sharers, which is what decides.
 
 What this does not protect against: memory that is neither mapped nor behind an open descriptor (System V segments
 that are detached), and a burst that is over between two looks.
@@ -17,6 +18,7 @@ from ringfence.values.limits import Limit
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _TICK = os.sysconf("SC_CLK_TCK")
 _SHMEM = re.compile(rb"^Shmem:\s+(\d+) kB", re.MULTILINE)
+_PSS = re.compile(rb"^Pss:\s+(\d+) kB", re.MULTILINE)
 _SUSPICIOUS_BYTES = 64 * 1024 * 1024
 """Growth of all shared memory on the machine from which on the box's descriptors are looked at, which costs more."""
 
@@ -29,7 +31,8 @@ class Polling:
     joins: tuple[str, ...] = ()
     leftovers: tuple[str, ...] = ()
 
-    def __init__(self) -> None:
+    def __init__(self, memory_bytes: int) -> None:
+        self._limit = memory_bytes
         self._peak = 0
         self._shmem_at_start = _machine_shmem()
 
@@ -42,6 +45,8 @@ class Polling:
                 # Fields after the name, which may hold blanks and brackets; of PID 1 the reaped children count too.
                 fields = _slurp(f"/proc/{pid}/stat").rpartition(b")")[2].split()
                 cpu += sum(map(int, fields[11:15])) / _TICK
+        if memory > self._limit:
+            memory = sum(map(_proportional, tree))
         if _machine_shmem() - self._shmem_at_start > _SUSPICIOUS_BYTES:
             memory += _memory_files(tree)
         self._peak = max(self._peak, memory)
@@ -69,6 +74,15 @@ def processes(first_pid: int) -> list[int]:
             for thread in os.listdir(f"/proc/{pid}/task"):
                 found += map(int, _slurp(f"/proc/{pid}/task/{thread}/children").split())
     return found
+
+
+def _proportional(pid: int) -> int:
+    """Resident bytes of a process, shared pages divided by the number of their sharers."""
+    try:
+        match = _PSS.search(_slurp(f"/proc/{pid}/smaps_rollup"))
+    except OSError:  # it has just ended; or it is PID 1, which nobody may look into and which is small
+        return 0
+    return int(match[1]) * 1024 if match else 0
 
 
 def _slurp(path: str) -> bytes:

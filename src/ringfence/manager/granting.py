@@ -8,7 +8,7 @@ from pathlib import Path
 from ringfence.errors import InvalidConfig, PathAccessDenied
 from ringfence.manager.environment import check_variables
 from ringfence.policy.config import SandboxConfig, expand, is_encodable
-from ringfence.policy.defaults import PROTECTED
+from ringfence.policy.defaults import PROTECTED, UNMADE
 from ringfence.policy.globs import PathRules, compiled, escape
 from ringfence.values.grant import Grant
 from ringfence.values.guarantee import Guarantee
@@ -94,7 +94,7 @@ def make_grant(
         writable=tuple(path for path in dict.fromkeys(writable) if path != workspace),
         readable=tuple(dict.fromkeys(_readable(path, rules) for path in wish.read)),
         denied=denied,
-        protected=PROTECTED,
+        protected=(*PROTECTED, *UNMADE),
         read_outside=config.allow_read_outside,
         env=(*env.items(), *wish.env),
         limits=wish.limits or config.limits,

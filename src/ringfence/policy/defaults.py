@@ -59,3 +59,9 @@ PROTECTED: Final[tuple[str, ...]] = (
     ".mcp.json",  # tool servers, started as programs by several agents
     ".aider.conf.yml",  # lint-cmd and test-cmd are run after each edit
 )
+
+UNMADE: Final[tuple[str, ...]] = (
+    # Hidden by the blacklist where they are; where they are not, they must not be made either, because a program of the
+    # host would run them. (A new .env is another matter: an agent may well have to write one, and nothing runs it.)
+    ".envrc",  # direnv, in the person's own shell
+)

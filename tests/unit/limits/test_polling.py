@@ -3,6 +3,9 @@
 import mmap
 import os
 import resource
+import signal
+import subprocess
+import sys
 
 import pytest
 
@@ -13,7 +16,7 @@ from ringfence.values.limits import Limit, Limits
 
 @pytest.mark.req("B6", "C9")
 def test_memory_that_is_touched_shows_in_the_reading_and_in_the_peak() -> None:
-    holder = Polling()
+    holder = Polling(1 << 40)
     before = holder.read(os.getpid()).memory_bytes
     held = bytearray(os.urandom(1)) * (32 << 20)
 
@@ -28,7 +31,7 @@ def test_memory_that_is_touched_shows_in_the_reading_and_in_the_peak() -> None:
 
 def test_a_memory_file_counts_although_no_page_of_it_is_mapped(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(polling, "_SUSPICIOUS_BYTES", -(1 << 60))
-    holder = Polling()
+    holder = Polling(1 << 40)
     before = holder.read(os.getpid()).memory_bytes
     descriptor = os.memfd_create("hidden")
     try:
@@ -43,7 +46,7 @@ def test_a_memory_file_counts_although_no_page_of_it_is_mapped(monkeypatch: pyte
 
 
 def test_cpu_time_grows() -> None:
-    holder = Polling()
+    holder = Polling(1 << 40)
     before = holder.read(os.getpid()).cpu_seconds
     used = resource.getrusage(resource.RUSAGE_SELF)
     while resource.getrusage(resource.RUSAGE_SELF).ru_utime - used.ru_utime < 0.03:
@@ -58,7 +61,7 @@ def test_a_process_that_is_gone_reads_as_nothing() -> None:
         os._exit(0)
     os.waitpid(child, 0)
 
-    reading = Polling().read(child)
+    reading = Polling(1 << 40).read(child)
 
     assert (reading.cpu_seconds, reading.memory_bytes) == (0, 0)
     assert processes(child) == [child]
@@ -80,7 +83,7 @@ def test_the_tree_holds_the_children() -> None:
 
 
 def test_polling_says_that_it_holds_no_memory_by_itself() -> None:
-    assert Limit.MEMORY not in Polling().enforces
+    assert Limit.MEMORY not in Polling(1 << 40).enforces
     assert mmap.PAGESIZE == polling._PAGE
 
 
@@ -96,3 +99,30 @@ def test_every_limit_that_a_process_can_carry_is_among_the_words() -> None:
     assert values[resource.RLIMIT_NOFILE] == 8
     assert values[resource.RLIMIT_NPROC] == 9
     assert values[resource.RLIMIT_CORE] == 0
+
+
+_SHARERS = """
+import os, signal
+ballast = b"x" * (48 << 20)
+for _ in range(6):
+    if os.fork() == 0:
+        signal.pause()
+        os._exit(0)
+print("ready", flush=True)
+signal.pause()
+"""
+
+
+def test_pages_that_processes_share_do_not_pass_the_limit_together() -> None:
+    with subprocess.Popen([sys.executable, "-c", _SHARERS], stdout=subprocess.PIPE, process_group=0) as parent:
+        try:
+            assert parent.stdout is not None
+            assert parent.stdout.readline() == b"ready\n"
+
+            counted_whole = Polling(1 << 40).read(parent.pid).memory_bytes
+            divided = Polling(200 << 20).read(parent.pid).memory_bytes
+        finally:
+            os.killpg(parent.pid, signal.SIGKILL)
+
+    assert counted_whole > 7 * (48 << 20)
+    assert divided < counted_whole / 3

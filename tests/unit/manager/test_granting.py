@@ -8,7 +8,7 @@ import pytest
 from ringfence.errors import InvalidConfig, PathAccessDenied
 from ringfence.manager.granting import REQUIRED, Caller, Wish, make_grant
 from ringfence.policy.config import SandboxConfig
-from ringfence.policy.defaults import PROTECTED
+from ringfence.policy.defaults import PROTECTED, UNMADE
 from ringfence.policy.globs import compiled
 from ringfence.values.grant import Grant
 from ringfence.values.guarantee import Guarantee
@@ -34,7 +34,7 @@ def test_a_project_below_the_home_is_granted_with_everything_that_protects_it(ca
 
     assert made.workspace == Path(caller.home, "project")
     assert (made.writable, made.readable, made.read_outside) == ((), (), False)
-    assert (made.protected, made.requires, made.limits) == (PROTECTED, REQUIRED, Limits())
+    assert (made.protected, made.requires, made.limits) == ((*PROTECTED, *UNMADE), REQUIRED, Limits())
 
 
 @pytest.mark.req("A4")

@@ -42,8 +42,6 @@ def classify(evidence: Evidence, limits: Limits, timeout: float) -> Ending:
         return LimitHit(Limit.MEMORY, limits.memory_bytes)
     if number in (signal.SIGXCPU, signal.SIGKILL) and evidence.cpu_seconds >= limits.cpu_seconds * _NEARLY:
         return LimitHit(Limit.CPU, limits.cpu_seconds)
-    if number == signal.SIGXFSZ:  # the kernel's only reason; a command that sends it to itself accuses nobody else
-        return LimitHit(Limit.FILE_SIZE, limits.file_bytes)
     return Signalled(number)
 
 
