@@ -15,7 +15,8 @@ run: setup ## run the example: an agent's task inside the wall
 	@$(PYTHON) examples/agent_task.py
 
 test: lint ## lint, then run all tests
-	@$(PYTHON) -m pytest -q
+	@$(PYTHON) -m pytest -q -n 2 --ignore tests/attacks
+	@$(PYTHON) -m pytest -q tests/attacks
 
 lint: setup ## style, types and layers
 	@.venv/bin/ruff check .
