@@ -159,7 +159,7 @@ def test_a_worktree_elsewhere_is_not_led_to_the_agent_s_configuration(repository
         "python3 -c \"\nimport os\nfor _ in range(60):\n os.mkdir('d' * 100); os.chdir('d' * 100)\"",
         "mkdir .git && chmod 000 .git",
         "mkdir -p a/b && touch a/b/c && chmod 444 a",
-        "mkdir -p a/.env && touch a/.env/f && ln -s a/.env/f .envrc",
+        "mkdir -p a/.env && touch a/.env/f && ln -s a/.env/f .env.local",
         "mkfifo .env credentials.json; ln -s . secrets.json",
         "for i in $(seq 150); do mkdir -p r$i/.git; done",
         "touch $'new\\nline' $'bad\\xff' ' ' '*' ./-rf && mkdir $'.git\\n' $'\\xff'",

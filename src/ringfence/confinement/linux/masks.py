@@ -156,6 +156,8 @@ class _Finder:
             directory = waiting.pop()
             for entry in self._entries(directory):
                 below = f"{directory}/{entry.name}" if directory else entry.name
+                if self._is_our_placeholder(entry, below):
+                    continue  # found by name, and removed when the last box ends
                 if entry.name in names or below in named or (globs and matches(self._inside + below)):
                     self._hide(below, is_link=entry.is_symlink())
                 elif entry.name == _GIT:
@@ -164,7 +166,7 @@ class _Finder:
                     continue  # it leads to what is covered in its own place, or to nothing that the box sees
                 elif entry.is_dir(follow_symlinks=False):
                     waiting.append(below)
-                elif not entry.is_file(follow_symlinks=False) and self._is_socket(entry, below):
+                elif not entry.is_file(follow_symlinks=False) and _is_socket(entry):
                     self._how[below] = How.HIDE
 
     def _entries(self, directory: str) -> Iterator[os.DirEntry[str]]:
@@ -206,13 +208,13 @@ class _Finder:
         target = os.path.realpath(os.path.join(self._root, below))
         return target.removeprefix(self._inside) if target.startswith(self._inside) and os.path.exists(target) else None
 
-    def _is_socket(self, entry: os.DirEntry[str], below: str) -> bool:
-        """Whether it is a socket that somebody might listen on; our placeholders are found by name."""
+    def _is_our_placeholder(self, entry: os.DirEntry[str], below: str) -> bool:
+        if below not in self._protected:
+            return False
         try:
-            info = entry.stat(follow_symlinks=False)
+            return is_placeholder(entry.stat(follow_symlinks=False))
         except OSError:
             return False
-        return stat.S_ISSOCK(info.st_mode) and not (below in self._protected and is_placeholder(info))
 
     # --- what is protected ----------------------------------------------------------------------------------------
 
@@ -333,6 +335,13 @@ def _lstat(parent: int, name: str) -> os.stat_result | None:
         return os.stat(name, dir_fd=parent, follow_symlinks=False)
     except FileNotFoundError:
         return None
+
+
+def _is_socket(entry: os.DirEntry[str]) -> bool:
+    try:
+        return stat.S_ISSOCK(entry.stat(follow_symlinks=False).st_mode)
+    except OSError:
+        return False
 
 
 def is_placeholder(info: os.stat_result) -> bool:
