@@ -1,0 +1,254 @@
+"""The votes of a policy on what a command line would do: one function for each kind of rule."""
+
+import os
+import posixpath
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+from ringfence.policy.hosts import HostRule, first_host_rule
+from ringfence.policy.model import Setting
+from ringfence.policy.rules import (
+    FREE,
+    HARMLESS_DEVICES,
+    REDIRECTING,
+    TRANSPARENT,
+    CommandRule,
+    Match,
+    PathRule,
+    first_path_rule,
+    wrapper_program,
+)
+from ringfence.policy.schema import RiskLevel
+from ringfence.policy.terms import Terms
+from ringfence.values.facts import Facts, HostFact, PathFact, Program, Span, Touch
+from ringfence.values.verdict import Reason, Verdict
+
+INSIDE: Final = "/workspace"
+"""Where the workspace is for whoever looks from inside, and for whoever writes a policy."""
+
+TEMPORARY: Final = ("/tmp", "/var/tmp", "/private/tmp", "/dev/shm")
+OWN_TEMPORARY: Final = tuple(f"{top}/ringfence{tail}" for top in ("/tmp", "/private/tmp") for tail in ("", "-agent"))
+"""Requirement C6: our own prefixes."""
+
+
+def on_tool(terms: Terms) -> Iterator[Reason]:
+    """Whether the role may use the tool, and whether a person has to say yes to every use."""
+    setting = terms.get("tools")
+    for names in terms.tools:
+        if terms.tool not in (name.text for name in names):
+            at = names[0].mark if names else setting.mark if setting else None
+            yield Reason(
+                Verdict.DENY,
+                f"agent_roles.{terms.role}.tools",
+                f"the role {terms.role} may not use {terms.tool}",
+                f"add {terms.tool} to the role's tools",
+                at.source if at else "",
+                at.line if at else None,
+            )
+    for name in terms.value("approvals.ask_for.tools", ()):
+        if name.text == terms.tool:
+            yield Reason(
+                Verdict.ASK,
+                "approvals.ask_for.tools",
+                f"every use of {terms.tool} needs a yes",
+                "a person's yes, or another policy",
+                name.mark.source,
+                name.mark.line,
+            )
+
+
+def on_risk(terms: Terms, found: RiskLevel | None = None, why: str = "") -> Iterator[Reason]:
+    """What the tool's risk level, and the level that an analysis found, lead to."""
+    setting = terms.settings["risk_level"]
+    if terms.risk is RiskLevel.CRITICAL:
+        yield _vote(Verdict.ASK, setting, f"{terms.tool} is of critical risk", "a person's yes, or a lower risk_level")
+    else:
+        yield _vote(Verdict.ALLOW, setting, f"{terms.tool} is of {terms.risk} risk: {terms.handling}")
+    asked = terms.get("approvals.ask_for.risks")
+    if asked is None:
+        return
+    if terms.risk in asked.value and terms.risk is not RiskLevel.CRITICAL:
+        yield _vote(Verdict.ASK, asked, f"{terms.tool} is of {terms.risk} risk", "a person's yes")
+    if found is not None and found in asked.value and found is not terms.risk:
+        yield _vote(Verdict.ASK, asked, f"the code looks like {found} risk: {why}", "a person's yes")
+
+
+def on_language(terms: Terms, language: str | None) -> Iterator[Reason]:
+    """Whether code may be in this language."""
+    setting = terms.get("supported_languages")
+    if language is None or setting is None:
+        return
+    if any(language not in names for names in setting.value):
+        yield _vote(Verdict.DENY, setting, f"code in {language} is not supported", f"add {language} to the list")
+
+
+def on_commands(terms: Terms, facts: Facts) -> Iterator[Reason]:
+    """The command rules on every program that the text would run."""
+    wrappers = tuple(
+        wrapper_program(name, program.span)
+        for program in facts.programs
+        for name in program.wrappers
+        if not any(other.name == name for other in facts.programs)
+    )
+    everything = (*facts.programs, *wrappers)
+    yield from _denied(terms, "denied_commands", Verdict.DENY, everything)
+    yield from _denied(terms, "approvals.ask_for.patterns", Verdict.ASK, everything)
+    setting = terms.get("allowed_commands")
+    if setting is None:
+        return
+    for program in facts.programs:
+        yield from _allowed(setting, program, terms.command_lists(), free=FREE)
+    for program in wrappers:
+        yield from _allowed(setting, program, terms.command_lists(), free=TRANSPARENT)
+    for assignment in facts.assignments:
+        if assignment.name in REDIRECTING:
+            yield _vote(
+                Verdict.DENY,
+                setting,
+                f"{assignment.name} changes which programs the allowed names stand for",
+                f"leave {assignment.name} as it is",
+                assignment.span,
+            )
+
+
+def _denied(terms: Terms, name: str, verdict: Verdict, programs: Sequence[Program]) -> Iterator[Reason]:
+    rules: tuple[CommandRule, ...] = terms.value(name, ())
+    for program in programs:
+        for rule in rules:
+            match rule.denies(program):
+                case Match.YES:
+                    what = rule.why or ("needs a yes" if verdict is Verdict.ASK else "is denied")
+                    why = f"`{_shown(program)}`: {what}"
+                    by = "a person's yes" if verdict is Verdict.ASK else f"remove `{rule.written}` from {name}"
+                    yield _by(rule, name, verdict, why, by, program.span)
+                case Match.MAYBE:
+                    why = f"`{_shown(program)}` may turn out to be `{rule.written}`: not all of it is known yet"
+                    by = "write it out, without variables or substitutions"
+                    yield _by(rule, name, Verdict.ASK, why, by, program.span)
+                case Match.NO:
+                    pass
+
+
+def _allowed(
+    setting: Setting, program: Program, lists: Sequence[Sequence[CommandRule]], free: frozenset[str]
+) -> Iterator[Reason]:
+    if program.name in free:
+        return
+    for rules in lists:
+        if any(rule.allows(program) is Match.YES for rule in rules):
+            continue
+        mark = rules[0].mark if rules else setting.mark
+        shown = _shown(program)
+        if program.name is None:
+            why, by = "which program would run is not known before it runs", "write its name out"
+        elif rules:
+            why, by = f"`{shown}` is not among the allowed commands", f"add `{program.name}` to allowed_commands"
+        else:
+            why, by = f"`{shown}`: the list of allowed commands is empty", f"add `{program.name}` to allowed_commands"
+        yield Reason(Verdict.DENY, "allowed_commands", why, by, mark.source, mark.line, program.span)
+        return
+
+
+def on_paths(terms: Terms, facts: Facts, workspace: Path, cwd: Path) -> Iterator[Reason]:
+    """The path rules on every path that the text names."""
+    for fact in facts.paths:
+        yield from on_path(terms, fact, workspace, cwd)
+
+
+def on_path(terms: Terms, fact: PathFact, workspace: Path, cwd: Path) -> Iterator[Reason]:
+    """The path rules on one path."""
+    spellings = spelled(fact.path, workspace, cwd)
+    shown = spellings[-1]
+    denied = first_path_rule(terms.hidden, spellings)
+    if denied is not None:
+        listed = terms.value("denied_paths", ())
+        name = "denied_paths" if denied in listed else "filesystem.deny"
+        yield _by(
+            denied, name, Verdict.DENY, f"{shown} {denied.why or 'is denied'}", f"remove it from {name}", fact.span
+        )
+    setting = terms.get("allowed_paths")
+    if setting is not None and fact.touch is not Touch.EXECUTE and shown not in HARMLESS_DEVICES:
+        for rules in terms.path_lists():
+            if first_path_rule(rules, spellings) is None:
+                mark = rules[0].mark if rules else setting.mark
+                why = f"{shown} is not among the allowed paths"
+                by = "add it to allowed_paths"
+                yield Reason(Verdict.DENY, "allowed_paths", why, by, mark.source, mark.line, fact.span)
+                break
+    temporary = terms.get("temporary_files")
+    if temporary is not None and temporary.value == "own_prefix" and fact.touch in (Touch.WRITE, Touch.REMOVE):
+        in_workspace = any(_is_below(path, INSIDE) for path in spellings)
+        if not in_workspace and _below_any(shown, TEMPORARY) and not _below_any(shown, OWN_TEMPORARY):
+            why = f"{shown} is below a temporary directory and not below our own prefix there"
+            yield _vote(Verdict.DENY, temporary, why, f"write below {OWN_TEMPORARY[0]}/ or in the workspace", fact.span)
+
+
+def on_hosts(terms: Terms, facts: Facts) -> Iterator[Reason]:
+    """The network rules on every host that the text names."""
+    for fact in facts.hosts:
+        yield from on_host(terms, fact)
+
+
+def on_host(terms: Terms, fact: HostFact) -> Iterator[Reason]:
+    """The network rules on one host."""
+    target = fact.host if fact.port is None else f"{fact.host}:{fact.port}"
+    access = terms.get("network_access")
+    if access is not None and not access.value:
+        why = f"{target}: {terms.tool} may not use the network"
+        yield _vote(Verdict.DENY, access, why, "set network_access: true and allow the host", fact.span)
+        return
+    denied = first_host_rule(terms.value("denied_domains", ()), fact.host, fact.port)
+    if denied is not None:
+        why = f"{target} {denied.why or 'is denied'}"
+        by = f"remove {denied.written} from denied_domains"
+        yield _by(denied, "denied_domains", Verdict.DENY, why, by, fact.span)
+    ports = terms.get("network.denylist.ports")
+    if ports is not None and fact.port in ports.value:
+        why = f"{target}: port {fact.port} is denied"
+        yield _vote(Verdict.DENY, ports, why, f"remove {fact.port} from {ports.written}", fact.span)
+    allowed = terms.get("allowed_domains")
+    for rules in terms.host_lists():
+        if allowed is not None and first_host_rule(rules, fact.host, fact.port, surely=True) is None:
+            why = f"{target} is not among the allowed hosts"
+            yield _vote(Verdict.DENY, allowed, why, f"add {fact.host} to {allowed.written}", fact.span)
+            break
+    default = terms.get("network.default")
+    if allowed is None and default is not None and default.value == "none":
+        why = f"{target}: no list names it, and the default is none"
+        yield _vote(Verdict.DENY, default, why, f"add {fact.host} to network.allowlist.domains", fact.span)
+
+
+def spelled(path: str, workspace: Path, cwd: Path) -> tuple[str, ...]:
+    """A path by every name that a rule may give it: as it is on the host, and as it is inside, which comes last."""
+    root = os.fspath(workspace)
+    joined = path if path.startswith("/") else posixpath.join(os.fspath(cwd), path)
+    host = "/" + posixpath.normpath(joined).lstrip("/")
+    if _is_below(host, INSIDE):
+        return (root.rstrip("/") + host[len(INSIDE) :], host)
+    if _is_below(host, root):
+        return (host, INSIDE + host[len(root.rstrip("/")) :])
+    return (host,)
+
+
+def _is_below(path: str, directory: str) -> bool:
+    return path == directory or path.startswith(directory.rstrip("/") + "/")
+
+
+def _below_any(path: str, directories: Sequence[str]) -> bool:
+    return any(_is_below(path, directory) for directory in directories)
+
+
+def _shown(program: Program) -> str:
+    text = " ".join("?" if word.text is None else word.text for word in program.argv)
+    return text if len(text) <= 80 else text[:77] + "..."
+
+
+def _vote(verdict: Verdict, setting: Setting, why: str, allow_by: str = "", span: Span | None = None) -> Reason:
+    return Reason(verdict, setting.written, why, allow_by, setting.mark.source, setting.mark.line, span)
+
+
+def _by(
+    rule: CommandRule | PathRule | HostRule, name: str, verdict: Verdict, why: str, allow_by: str, span: Span
+) -> Reason:
+    return Reason(verdict, f"{name} {rule.written}", why, allow_by, rule.mark.source, rule.mark.line, span)
