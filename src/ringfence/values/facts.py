@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from enum import IntEnum, StrEnum
+from typing import Final
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -20,6 +21,10 @@ class Word:
     span: Span
     pattern: bool = False
     """Whether an unquoted glob in it will be expanded."""
+    if_unset: str = ""
+    """Where `text` is None: what the word would be if everything unknown in it were empty; `$x/etc` gives `/etc`."""
+    literal: bool = False
+    """It begins with a quoted `~`, which is a plain name and not somebody's home."""
 
 
 class Via(StrEnum):
@@ -66,6 +71,10 @@ class PathFact:
     span: Span
     pattern: bool = False
     recursive: bool = False
+    sent: bool = False
+    """Its content goes to another machine."""
+    sure: bool = True
+    """False: a part of the path is unknown, and this is what remains if that part is empty."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,12 +93,63 @@ class Assignment:
     exported: bool = False
 
 
+class Unknown(StrEnum):
+    """What it is that cannot be known."""
+
+    TEXT = "text"  # the whole text: it could not be read
+    COMMAND = "command"  # which program is run
+    CODE = "code"  # what is run: a shell's or an interpreter's input
+    OPERAND = "operand"  # an argument, an assigned value, the target of a redirection
+
+
+class Origin(StrEnum):
+    """Where text that is run comes from."""
+
+    UNKNOWN = "unknown"
+    NETWORK = "network"
+    DECODED = "decoded"  # base64 -d, xxd -r, rev, tr ...: made so that it is not read
+    FILE = "file"
+
+
 @dataclass(frozen=True, slots=True)
 class Opaque:
     """A part that cannot be resolved before it runs. Opaque is never safe."""
 
     span: Span
     why: str
+    unknown: Unknown = Unknown.TEXT
+    origin: Origin = Origin.UNKNOWN
+
+
+class Shape(StrEnum):
+    """A construct of the language that a check may forbid or doubt."""
+
+    SEQUENCE = ";"
+    AND = "&&"
+    OR = "||"
+    PIPE = "|"
+    BACKGROUND = "&"
+    BACKTICK = "`"
+    SUBSTITUTION = "$("
+    EXPANSION = "${"
+    PROCESS_INPUT = "<("
+    PROCESS_OUTPUT = ">("
+    HERE_DOCUMENT = "<<"
+    SUBSCRIPT = "subscript"  # text that is evaluated as a subscript or arithmetic, and so can run commands
+    FORK_BOMB = "fork bomb"
+    ODD_CHARACTER = "odd character"  # outside ASCII and unquoted
+    FOREIGN = "foreign"  # something that code in another language does; `detail` says what
+
+
+NEVER_ENDED: Final = "\n"
+"""The `detail` of a here-document whose delimiter does not come; a delimiter itself holds no newline."""
+
+
+@dataclass(frozen=True, slots=True)
+class Construct:
+    shape: Shape
+    span: Span
+    detail: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +163,7 @@ class Facts:
     assignments: tuple[Assignment, ...] = ()
     opaque: tuple[Opaque, ...] = ()
     problem: Opaque | None = None
+    constructs: tuple[Construct, ...] = ()
 
 
 class Strictness(StrEnum):
