@@ -23,7 +23,9 @@ from ringfence.errors import (
 )
 from ringfence.manager.assemble import RingfenceWarning
 from ringfence.manager.blocking import run
+from ringfence.manager.builder import SandboxBuilder, SandboxMode
 from ringfence.manager.executor import SandboxExecutor, SandboxResult
+from ringfence.manager.policing import PolicyEngine
 from ringfence.manager.sandbox import Output, Sandbox
 from ringfence.policy.risk.assess import assess
 from ringfence.policy.risk.route import route
@@ -75,6 +77,7 @@ __all__ = [
     "PathAccessDenied",
     "PathTraversalError",
     "PermissionDenied",
+    "PolicyEngine",
     "Question",
     "QuestionNotOpen",
     "QueueConfirmationService",
@@ -90,7 +93,9 @@ __all__ = [
     "Route",
     "Sandbox",
     "SandboxAudit",
+    "SandboxBuilder",
     "SandboxExecutor",
+    "SandboxMode",
     "SandboxResult",
     "SecurityMode",
     "Severity",

@@ -5,7 +5,7 @@ import posixpath
 from ringfence.policy.document import Mark
 from ringfence.policy.hosts import HostRule, normal_host
 from ringfence.policy.model import Name
-from ringfence.policy.rules import CommandRule, Match, PathRule, first_path_rule, wrapper_program
+from ringfence.policy.rules import CommandRule, Match, PathRule, first_path_rule
 from ringfence.shell.analyse import analyse
 
 Rule = CommandRule | PathRule | HostRule
@@ -48,5 +48,4 @@ def _holds(rule: Rule, example: str, mark: Mark, *, allowing: bool) -> bool:
                 raise mark.fault(f"the example {example!r} is no command: {facts.problem.why}", "write a whole command")
             if allowing:
                 return any(rule.allows(program) is Match.YES for program in facts.programs)
-            wrappers = (wrapper_program(name, p.span) for p in facts.programs for name in p.wrappers)
-            return any(rule.denies(program) is Match.YES for program in (*facts.programs, *wrappers))
+            return any(rule.denies(program) is Match.YES for program in facts.programs)

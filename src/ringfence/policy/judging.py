@@ -3,11 +3,12 @@
 import os
 import posixpath
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
 from ringfence.policy.hosts import HostRule, first_host_rule
-from ringfence.policy.model import Setting
+from ringfence.policy.model import BUILT_IN, Setting
 from ringfence.policy.rules import (
     FREE,
     HARMLESS_DEVICES,
@@ -17,19 +18,14 @@ from ringfence.policy.rules import (
     Match,
     PathRule,
     first_path_rule,
-    wrapper_program,
 )
 from ringfence.policy.schema import RiskLevel
 from ringfence.policy.terms import Terms
-from ringfence.values.facts import Facts, HostFact, PathFact, Program, Span, Touch
+from ringfence.values.facts import Facts, HostFact, Origin, PathFact, Program, Span, Touch, Unknown
 from ringfence.values.verdict import Reason, Verdict
 
 INSIDE: Final = "/workspace"
 """Where the workspace is for whoever looks from inside, and for whoever writes a policy."""
-
-TEMPORARY: Final = ("/tmp", "/var/tmp", "/private/tmp", "/dev/shm")
-OWN_TEMPORARY: Final = tuple(f"{top}/ringfence{tail}" for top in ("/tmp", "/private/tmp") for tail in ("", "-agent"))
-"""Requirement C6: our own prefixes."""
 
 
 def on_tool(terms: Terms) -> Iterator[Reason]:
@@ -85,22 +81,14 @@ def on_language(terms: Terms, language: str | None) -> Iterator[Reason]:
 
 def on_commands(terms: Terms, facts: Facts) -> Iterator[Reason]:
     """The command rules on every program that the text would run."""
-    wrappers = tuple(
-        wrapper_program(name, program.span)
-        for program in facts.programs
-        for name in program.wrappers
-        if not any(other.name == name for other in facts.programs)
-    )
-    everything = (*facts.programs, *wrappers)
-    yield from _denied(terms, "denied_commands", Verdict.DENY, everything)
-    yield from _denied(terms, "approvals.ask_for.patterns", Verdict.ASK, everything)
+    yield from _denied(terms, "denied_commands", Verdict.DENY, facts.programs)
+    yield from _denied(terms, "approvals.ask_for.patterns", Verdict.ASK, facts.programs)
     setting = terms.get("allowed_commands")
+    yield from _on_unknown_code(setting or terms.get("denied_commands"), facts, known_only=setting is not None)
     if setting is None:
         return
     for program in facts.programs:
-        yield from _allowed(setting, program, terms.command_lists(), free=FREE)
-    for program in wrappers:
-        yield from _allowed(setting, program, terms.command_lists(), free=TRANSPARENT)
+        yield from _allowed(setting, program, terms.command_lists())
     for assignment in facts.assignments:
         if assignment.name in REDIRECTING:
             yield _vote(
@@ -118,8 +106,8 @@ def _denied(terms: Terms, name: str, verdict: Verdict, programs: Sequence[Progra
         for rule in rules:
             match rule.denies(program):
                 case Match.YES:
-                    what = rule.why or ("needs a yes" if verdict is Verdict.ASK else "is denied")
-                    why = f"`{_shown(program)}`: {what}"
+                    what = " needs a yes" if verdict is Verdict.ASK else " is denied"
+                    why = f"`{_shown(program)}`" + (f": {rule.why}" if rule.why else what)
                     by = "a person's yes" if verdict is Verdict.ASK else f"remove `{rule.written}` from {name}"
                     yield _by(rule, name, verdict, why, by, program.span)
                 case Match.MAYBE:
@@ -130,10 +118,19 @@ def _denied(terms: Terms, name: str, verdict: Verdict, programs: Sequence[Progra
                     pass
 
 
-def _allowed(
-    setting: Setting, program: Program, lists: Sequence[Sequence[CommandRule]], free: frozenset[str]
-) -> Iterator[Reason]:
-    if program.name in free:
+def _on_unknown_code(setting: Setting | None, facts: Facts, *, known_only: bool) -> Iterator[Reason]:
+    """Code that cannot be read before it runs; but for a program's own file, which is what the rule on it is about."""
+    if setting is None:
+        return
+    for part in facts.opaque:
+        if part.unknown in (Unknown.COMMAND, Unknown.CODE) and part.origin is not Origin.FILE:
+            verdict = Verdict.DENY if known_only else Verdict.ASK
+            yield _vote(verdict, setting, f"{part.why}, so no rule can judge it", "write the command out", part.span)
+
+
+def _allowed(setting: Setting, program: Program, lists: Sequence[Sequence[CommandRule]]) -> Iterator[Reason]:
+    written = program.argv[0].text if program.argv else None
+    if written in FREE or written in TRANSPARENT:
         return
     for rules in lists:
         if any(rule.allows(program) is Match.YES for rule in rules):
@@ -143,22 +140,37 @@ def _allowed(
         if program.name is None:
             why, by = "which program would run is not known before it runs", "write its name out"
         elif rules:
-            why, by = f"`{shown}` is not among the allowed commands", f"add `{program.name}` to allowed_commands"
+            why, by = f"`{shown}` is not among the allowed commands", f"add `{written}` to allowed_commands"
         else:
-            why, by = f"`{shown}`: the list of allowed commands is empty", f"add `{program.name}` to allowed_commands"
+            why, by = f"`{shown}`: the list of allowed commands is empty", f"add `{written}` to allowed_commands"
         yield Reason(Verdict.DENY, "allowed_commands", why, by, mark.source, mark.line, program.span)
         return
 
 
-def on_paths(terms: Terms, facts: Facts, workspace: Path, cwd: Path) -> Iterator[Reason]:
+@dataclass(frozen=True, slots=True)
+class Where:
+    """Where a command runs: what relative paths, `/workspace` and `~` stand for."""
+
+    workspace: Path
+    cwd: Path
+    home: str = ""
+
+
+def on_paths(terms: Terms, facts: Facts, where: Where) -> Iterator[Reason]:
     """The path rules on every path that the text names."""
     for fact in facts.paths:
-        yield from on_path(terms, fact, workspace, cwd)
+        for vote in on_path(terms, fact, where):
+            yield vote if fact.sure else replace(vote, verdict=min(vote.verdict, Verdict.ASK))
+    setting = terms.get("allowed_paths")
+    for part in facts.opaque:
+        if setting is not None and part.unknown is Unknown.OPERAND:
+            why = f"{part.why}, so that it may name a path that is not among the allowed ones"
+            yield _vote(Verdict.ASK, setting, why, "write it out", part.span)
 
 
-def on_path(terms: Terms, fact: PathFact, workspace: Path, cwd: Path) -> Iterator[Reason]:
+def on_path(terms: Terms, fact: PathFact, where: Where) -> Iterator[Reason]:
     """The path rules on one path."""
-    spellings = spelled(fact.path, workspace, cwd)
+    spellings = spelled(fact.path, where)
     shown = spellings[-1]
     denied = first_path_rule(terms.hidden, spellings)
     if denied is not None:
@@ -176,12 +188,6 @@ def on_path(terms: Terms, fact: PathFact, workspace: Path, cwd: Path) -> Iterato
                 by = "add it to allowed_paths"
                 yield Reason(Verdict.DENY, "allowed_paths", why, by, mark.source, mark.line, fact.span)
                 break
-    temporary = terms.get("temporary_files")
-    if temporary is not None and temporary.value == "own_prefix" and fact.touch in (Touch.WRITE, Touch.REMOVE):
-        in_workspace = any(_is_below(path, INSIDE) for path in spellings)
-        if not in_workspace and _below_any(shown, TEMPORARY) and not _below_any(shown, OWN_TEMPORARY):
-            why = f"{shown} is below a temporary directory and not below our own prefix there"
-            yield _vote(Verdict.DENY, temporary, why, f"write below {OWN_TEMPORARY[0]}/ or in the workspace", fact.span)
 
 
 def on_hosts(terms: Terms, facts: Facts) -> Iterator[Reason]:
@@ -219,10 +225,12 @@ def on_host(terms: Terms, fact: HostFact) -> Iterator[Reason]:
         yield _vote(Verdict.DENY, default, why, f"add {fact.host} to network.allowlist.domains", fact.span)
 
 
-def spelled(path: str, workspace: Path, cwd: Path) -> tuple[str, ...]:
+def spelled(path: str, where: Where) -> tuple[str, ...]:
     """A path by every name that a rule may give it: as it is on the host, and as it is inside, which comes last."""
-    root = os.fspath(workspace)
-    joined = path if path.startswith("/") else posixpath.join(os.fspath(cwd), path)
+    root = os.fspath(where.workspace)
+    if where.home and (path == "~" or path.startswith("~/")):
+        path = where.home + path[1:]
+    joined = path if path.startswith("/") else posixpath.join(os.fspath(where.cwd), path)
     host = "/" + posixpath.normpath(joined).lstrip("/")
     if _is_below(host, INSIDE):
         return (root.rstrip("/") + host[len(INSIDE) :], host)
@@ -235,17 +243,15 @@ def _is_below(path: str, directory: str) -> bool:
     return path == directory or path.startswith(directory.rstrip("/") + "/")
 
 
-def _below_any(path: str, directories: Sequence[str]) -> bool:
-    return any(_is_below(path, directory) for directory in directories)
-
-
 def _shown(program: Program) -> str:
     text = " ".join("?" if word.text is None else word.text for word in program.argv)
     return text if len(text) <= 80 else text[:77] + "..."
 
 
 def _vote(verdict: Verdict, setting: Setting, why: str, allow_by: str = "", span: Span | None = None) -> Reason:
-    return Reason(verdict, setting.written, why, allow_by, setting.mark.source, setting.mark.line, span)
+    built_in = setting.mark == BUILT_IN
+    source, line = ("", None) if built_in else (setting.mark.source, setting.mark.line)
+    return Reason(verdict, setting.written, why, allow_by, source, line, span)
 
 
 def _by(

@@ -15,8 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any, assert_never
 
 from ringfence.errors import InvalidConfig
-from ringfence.policy.document import Mark
-from ringfence.policy.model import EMPTY, Block, Policy, Setting
+from ringfence.policy.model import BUILT_IN, EMPTY, Block, Policy, Setting
 from ringfence.policy.presets import preset
 from ringfence.policy.roles import lineage
 from ringfence.policy.schema import BY_NAME, TOOLS, RiskLevel, Tighter
@@ -55,6 +54,8 @@ def effective(policies: Iterable[Policy], tool: str, role: str | None = None) ->
     merged = _Merged()
     for policy in layers:
         _tighten(merged, block_of(policy, tool, role), policy)
+        # The first, most trusted file may set the risk of a tool anew; those after it only raise it.
+        merged.block.setdefault("risk_level", _default_risk(tool))
     merged.block.setdefault("risk_level", _default_risk(tool))
     return Terms(tool=tool, role=role, settings=merged.block, notes=tuple(merged.notes))
 
@@ -160,7 +161,7 @@ def _with(setting: Setting, value: Any) -> Setting:
 
 
 def _default_risk(tool: str) -> Setting:
-    return Setting(BY_NAME["risk_level"], TOOLS.get(tool, RiskLevel.HIGH), Mark("built-in", 1), "risk_level")
+    return Setting(BY_NAME["risk_level"], TOOLS.get(tool, RiskLevel.HIGH), BUILT_IN, "risk_level")
 
 
 def _check_known(name: str, known: tuple[str, ...], what: str) -> None:

@@ -26,6 +26,10 @@ ROLE_TOOLS: Final = Key(
 """Kept among a role's settings, so that roles of several files agree on a tool as they do on a command."""
 
 
+BUILT_IN: Final = Mark("built-in", 1)
+"""Where a setting stands that no file gives."""
+
+
 @dataclass(frozen=True, slots=True)
 class Setting:
     """A value and where it was written. Lists that all have to allow are tuples of lists, one for each layer."""

@@ -23,7 +23,7 @@ from typing import Final, Self
 from ringfence.errors import InvalidConfig
 from ringfence.policy.document import Mark
 from ringfence.policy.globs import PathRules, Row, compiled
-from ringfence.values.facts import Program, Span, Word
+from ringfence.values.facts import Program, Word
 
 
 class Match(IntEnum):
@@ -249,8 +249,3 @@ def first_path_rule(rules: Iterable[PathRule], spellings: Iterable[str]) -> Path
         if row is not None:
             return by_row[row]
     return None
-
-
-def wrapper_program(name: str, span: Span) -> Program:
-    """A wrapper as a program whose arguments are not known."""
-    return Program((Word(name, span), Word(None, span)), span)

@@ -272,6 +272,15 @@ SETTINGS: Final[tuple[Key, ...]] = (
         "normal",
     ),
     Key(
+        "validation.sensitive_files",
+        Type.CHOICE,
+        Tighter.LATER_CHOICE,
+        "What naming a sensitive file in a command leads to; the wall hides those of the blacklist in any case.",
+        "a word in a command is not yet an access",
+        ("warn", "block"),
+        "block",
+    ),
+    Key(
         "engine",
         Type.CHOICE,
         Tighter.SAME,
