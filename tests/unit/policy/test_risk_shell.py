@@ -2,8 +2,9 @@
 
 import pytest
 
-from ringfence.policy.risk.assess import assess
+from ringfence.policy.risk.assess import assess, assess_facts
 from ringfence.policy.risk.patterns import shell as rows
+from ringfence.shell.analyse import analyse
 from ringfence.values.risk import Risk
 
 pytestmark = pytest.mark.req("E2")
@@ -54,6 +55,11 @@ def test_a_command_has_its_risk(command: str, risk: Risk) -> None:
     found = assess("bash", command)
 
     assert found.risk is risk, [str(finding) for finding in found.findings]
+
+
+@pytest.mark.parametrize(("command", "risk"), RISKY)
+def test_facts_that_are_known_already_give_the_same_advice(command: str, risk: Risk) -> None:
+    assert assess_facts(analyse(command)) == assess("shell", command)
 
 
 def test_a_finding_says_where() -> None:

@@ -22,7 +22,8 @@ from ringfence.policy.risk import findings as limits
 from ringfence.policy.risk.findings import Findings
 from ringfence.policy.risk.javascript import assess_javascript, assess_jsx, assess_tsx, assess_typescript
 from ringfence.policy.risk.python import assess_python
-from ringfence.policy.risk.shell import assess_shell
+from ringfence.policy.risk.shell import assess_shell, read_facts
+from ringfence.values.facts import Facts
 from ringfence.values.risk import Assessment
 
 Assessor = Callable[[str, Findings], None]
@@ -71,8 +72,21 @@ def assess(language: str, code: str) -> Assessment:
     except UnicodeEncodeError:
         found.add("not text", limits.NO_TEXT, 1, 1)
         return found.assessment(name)
+    return _assessed(lambda: assessor(code, found), found, name)
+
+
+def assess_facts(facts: Facts) -> Assessment:
+    """The same for a shell command that has been analysed already."""
+    found = Findings()
+    if len(facts.text) > limits.MAX_CODE:
+        found.add("too long", limits.TOO_LONG, 1, 1)
+        return found.assessment("shell")
+    return _assessed(lambda: read_facts(facts, found), found, "shell")
+
+
+def _assessed(work: Callable[[], None], found: Findings, language: str) -> Assessment:
     try:
-        assessor(code, found)
+        work()
     except Exception as fault:  # the safe answer to a fault of our own, whatever it is
         found.add(f"fault: {type(fault).__name__}", limits.FAULT, 1, 1)
-    return found.assessment(name)
+    return found.assessment(language)

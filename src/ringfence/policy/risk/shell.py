@@ -9,7 +9,7 @@ from ringfence.policy.risk.patterns import shell as rows
 from ringfence.policy.risk.patterns.base import Row
 from ringfence.policy.risk.python import assess_python
 from ringfence.shell.analyse import analyse
-from ringfence.values.facts import Opaque, Origin, PathFact, Program, Span, Touch, Unknown, Via
+from ringfence.values.facts import Facts, Opaque, Origin, PathFact, Program, Span, Touch, Unknown, Via
 from ringfence.values.risk import Risk
 
 _PLAIN = re.compile(rows.PLAIN)
@@ -18,7 +18,12 @@ _ASSESSORS: Final = {"python": assess_python, "javascript": assess_javascript}
 
 def assess_shell(code: str, found: Findings) -> None:
     """Add what is found in this command line."""
-    facts = analyse(code)
+    read_facts(analyse(code), found)
+
+
+def read_facts(facts: Facts, found: Findings) -> None:
+    """Add what the facts about a command line come to."""
+    code = facts.text
     reader = _Reader(code, found)
     if facts.problem is not None:
         reader.add(facts.problem.span, "syntax error", rows.UNREADABLE)
