@@ -398,7 +398,10 @@ class Walk:
             self.code(state.aliases[text], Via.SHELL, "alias", stdin)
             self._calling.pop()
         if state.twins:
-            name = state.twins.get(state.key(text), name)
+            twin = state.twins.get(state.key(text))
+            if twin is not None:
+                copied = (Word(twin, first.span), *argv[1:])
+                return self._through(Via.WRAPPER, partial(self.run, copied, span, stdin), text)
         self._subscript_words(name, argv)
         handled = builtin(self, name, argv, stdin)
         if handled is not None:
@@ -567,7 +570,8 @@ class Walk:
         command = argv[position:] or (Word("echo", argv[0].span),)
         given: list[Word] = []
         if stdin is None or stdin.text is None:
-            given = [Word(None, argv[0].span)]
+            given = [Word(name, argv[0].span, True) for name in (stdin.names if stdin is not None else ())]
+            given = given or [Word(None, argv[0].span)]
         else:
             given = [Word(text, argv[0].span) for text in re.split(r"[\s\0]+", stdin.text) if text]
             whole = [Word(text, argv[0].span) for text in re.split(r"[\n\0]+", stdin.text) if text]
@@ -629,7 +633,7 @@ class Walk:
                 if source in state.files:
                     state.files[target] = state.files[source]
                 elif source.startswith(("/bin/", "/usr/", "/sbin/")):
-                    state.twins[target] = source.rpartition("/")[2]
+                    state.twins[target] = source
 
     # --- what is touched ------------------------------------------------------------------------------------------------
 

@@ -5,6 +5,7 @@ from typing import Final
 
 from ringfence.shell.lexer import unescape_ansi
 from ringfence.shell.state import NOTHING, UNKNOWN, Output, State, worst
+from ringfence.shell.touches import find_parts, found_by
 from ringfence.shell.unwrap import operands
 from ringfence.values.facts import Origin, Word
 
@@ -74,6 +75,10 @@ def output(name: str, argv: tuple[Word, ...], stdin: Output | None, state: State
     if name in _DECODERS:
         origin = Origin.NETWORK if stdin is not None and stdin.origin is Origin.NETWORK else Origin.DECODED
         return Output(None, origin)
+    if name == "find":
+        roots, expression = find_parts(arguments)
+        found = found_by(roots, expression)
+        return Output(None, Origin.UNKNOWN, tuple(word.text for word in found if word.text is not None))
     if name in _PASSING:
         return _passed(name, arguments, stdin, state)
     return UNKNOWN

@@ -1,7 +1,6 @@
 """Rows that recognise a program by its name, options and words: the tables of the checks are made of these."""
 
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 
 from ringfence.values.facts import Answer, Program
 
@@ -52,29 +51,32 @@ def has_option(text: str | None, options: frozenset[str]) -> bool:
     return text[1:2] != "-" and any("-" + letter in options for letter in text[1:])
 
 
-def index(rows: tuple[ProgramRow, ...]) -> tuple[dict[str, list[ProgramRow]], list[ProgramRow]]:
-    """By plain name, and those with globs for names."""
+Table = tuple[dict[str, list[ProgramRow]], list[tuple[str, ProgramRow]]]
+"""Rows by plain name, and those whose name begins with something: `mkfs.*`."""
+
+
+def index(rows: tuple[ProgramRow, ...]) -> Table:
     by_name: dict[str, list[ProgramRow]] = {}
-    globs: list[ProgramRow] = []
+    begins: list[tuple[str, ProgramRow]] = []
     for row in rows:
         for name in row.names:
-            if "*" in name:
-                globs.append(row)
+            if name.endswith("*"):
+                begins.append((name[:-1], row))
             else:
                 by_name.setdefault(name, []).append(row)
-    return by_name, globs
+    return by_name, begins
 
 
-def matching(program: Program, table: tuple[dict[str, list[ProgramRow]], list[ProgramRow]]) -> list[ProgramRow]:
+def matching(name: str | None, program: Program, table: Table) -> list[ProgramRow]:
     """The rows that hold for a program."""
-    name = program.name
     if name is None:
         return []
-    by_name, globs = table
-    rows = by_name.get(name, [])
-    if globs:
-        rows = rows + [row for row in globs if any("*" in glob and fnmatchcase(name, glob) for glob in row.names)]
-    if not rows:
+    by_name, begins = table
+    rows = by_name.get(name)
+    for begin, row in begins:
+        if name.startswith(begin):
+            rows = [*(rows or ()), row]
+    if rows is None:
         return []
     texts = tuple(word.text for word in program.argv[1:])
     return [row for row in rows if row.holds(texts)]

@@ -16,6 +16,8 @@ class Output(NamedTuple):
 
     text: str | None
     origin: Origin = Origin.UNKNOWN
+    names: tuple[str, ...] = ()
+    """Where the text is not known: file names or patterns that it is made of."""
 
 
 NOTHING: Final = Output("")

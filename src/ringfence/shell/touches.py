@@ -186,6 +186,8 @@ ROWS: Final[dict[str, Row]] = {
             "--key": _R,
             "--output-dir": _W,
             "--netrc-file": _R,
+            "--unix-socket": _R,
+            "--abstract-unix-socket": _R,
         },
     ),
     "wget": Row(
@@ -250,6 +252,7 @@ def paths(name: str, argv: tuple[Word, ...]) -> Iterator[Touched]:
         return
     texts = [word.text for word in arguments]
     recursive = bool(row.recursive) and any(_has(text, row.recursive) for text in texts)
+    recursive = recursive or name in ("rg", "ag", "ack")
     for option, value in option_values(arguments, frozenset(row.files)) if row.files else ():
         if option in row.files:
             yield Touched(row.files[option], value, recursive, name in ("curl", "wget") and row.files[option] is _R)

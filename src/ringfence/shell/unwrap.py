@@ -338,7 +338,7 @@ def _parallel(name: str, arguments: tuple[Word, ...]) -> list[Inner]:
     rest = operands_from(arguments, PARALLEL_TAKES)
     cut = next((n for n, word in enumerate(rest) if word.text in (":::", "::::", ":::+")), len(rest))
     if not cut:
-        values = rest[1:]
+        values = rest[1:] if not rest or rest[0].text != "::::" else (Word(None, rest[0].span),)
         return [Inner(Via.SHELL, name, code=value) for value in values] or [Inner(Via.SHELL, name, stdin=True)]
     command = join(rest[:cut])
     given = rest[cut + 1 :] if cut < len(rest) and rest[cut].text == ":::" else (Word(None, rest[0].span),)

@@ -6,6 +6,7 @@ from typing import Final
 
 from ringfence.shell.context import Context, say
 from ringfence.shell.rows import ProgramRow, index, matching, words
+from ringfence.shell.unwrap import operands
 from ringfence.values.facts import Answer, Facts, Finding, Program
 
 _B, _W = Answer.BLOCK, Answer.WARN
@@ -43,7 +44,6 @@ ROWS: Final[tuple[ProgramRow, ...]] = (
                               " zpool zfs btrfs diskutil partprobe debugfs xfs_repair"), _B, "changes disks"),
     ProgramRow("timers", words("crontab at batch atd anacron"), _B, "is run later, when nobody looks",
                spares=words("-l -V --version")),
-    ProgramRow("kill", words("kill"), _B, "kills the first process or all of them", first=words("1 -1")),
     ProgramRow("kill-many", words("pkill killall killall5 skill slay"), _W, "kills by name whatever bears it"),
     ProgramRow("trace", words("strace ltrace gdb lldb gcore perf bpftrace frida reptyr"), _B, "looks into another process",
                options=words("-p --pid --attach -p= --attach-pid")),
@@ -81,20 +81,25 @@ _ASKS_ONLY: Final = (("--help",), ("--version",), ("-V",))
 
 def check(facts: Facts, context: Context) -> Iterator[Finding]:
     for program in facts.programs:
-        if not program.argv:
-            continue
-        span = program.argv[0].span
-        texts = tuple(word.text for word in program.argv[1:])
-        for row in matching(program, _TABLE) if texts not in _ASKS_ONLY else ():
-            why = f"{program.name}: {row.why}"
-            yield from say("denied_command", row.answer, row.rule, why, span, context)
+        name = program.name
+        for row in matching(name, program, _TABLE):
+            if tuple(word.text for word in program.argv[1:]) in _ASKS_ONLY:
+                break
+            why = f"{name}: {row.why}"
+            yield from say("denied_command", row.answer, row.rule, why, program.argv[0].span, context)
             break
-        if program.name == "kill" and len(texts) > 1 and texts[-1] == "-1":
-            yield from say("denied_command", Answer.BLOCK, "kill", "kill: every process that it may", span, context)
+        if name == "kill" and _kills_too_much(program):
+            why = "kill: the first process, or every one that it may"
+            yield from say("denied_command", Answer.BLOCK, "kill", why, program.argv[0].span, context)
         for denied in context.denied_commands:
             if _denied(program, denied):
                 why = f"{denied!r} is on the list of denied commands"
                 yield from say("denied_command", Answer.BLOCK, "listed", why, program.span, context)
+
+
+def _kills_too_much(program: Program) -> bool:
+    found = [word.text for word in operands(program.argv[1:], frozenset(("-s", "-n", "--signal")))]
+    return "1" in found or "-1" in found or (len(program.argv) > 2 and program.argv[-1].text == "-1")
 
 
 def _denied(program: Program, denied: str) -> bool:

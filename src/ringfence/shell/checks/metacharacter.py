@@ -42,7 +42,7 @@ def check(facts: Facts, context: Context) -> Iterator[Finding]:
         elif shape is Shape.ODD_CHARACTER and any(map(_looks_like_another, construct.detail)):
             why = "an unquoted character that looks like a blank, an operator or nothing at all"
             yield from say("metacharacter", Answer.WARN, "lookalike", why, construct.span, context, firm=True)
-    for program in facts.programs:
+    for program in facts.programs if not facts.text.isascii() else ():
         name = program.argv[0].text
         if name is not None and not name.isascii():
             why = "a program's name with letters outside of ASCII may be made to look like another"

@@ -116,10 +116,11 @@ def check(facts: Facts, context: Context) -> Iterator[Finding]:
     network = False
     for program in facts.programs:
         span = program.span
-        for row in matching(program, _TABLE):
-            yield from say("pattern", row.answer, row.rule, row.why, span, context)
-        yield from _by_option(program, context)
         name = program.name
+        for row in matching(name, program, _TABLE):
+            yield from say("pattern", row.answer, row.rule, row.why, span, context)
+        if program.wrappers:
+            yield from _by_option(program, context)
         if name == "chmod":
             yield from _modes(program, context)
         elif name == "find":

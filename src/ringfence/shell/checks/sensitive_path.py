@@ -211,21 +211,28 @@ HARMLESS: Final = frozenset(
 _RECURSIVE_READ: Final = "reads everything below a directory that holds secrets"
 
 
-def _index() -> tuple[dict[str, list[tuple[Row, tuple[str, ...]]]], list[tuple[Row, tuple[str, ...]]]]:
-    by_name: dict[str, list[tuple[Row, tuple[str, ...]]]] = {}
-    globs: list[tuple[Row, tuple[str, ...]]] = []
+_Wanted = tuple[Row, tuple[str, ...]]
+
+
+def _index() -> tuple[dict[str, list[_Wanted]], dict[str, list[_Wanted]], list[_Wanted]]:
+    """Rows by their first segment: plain ones, absolute ones with globs; and globs for a name at any depth."""
+    plain: dict[str, list[_Wanted]] = {}
+    absolute: dict[str, list[_Wanted]] = {}
+    names: list[_Wanted] = []
     for row in ROWS:
-        segments = tuple(row.path.casefold().strip("/").split("/"))
-        if any(char in row.path for char in "*["):
-            globs.append((row, segments))
+        wanted = tuple(row.path.casefold().strip("/").split("/"))
+        if not any(char in row.path for char in "*["):
+            plain.setdefault(wanted[0], []).append((row, wanted))
+        elif row.path[0] == "/":
+            absolute.setdefault(wanted[0], []).append((row, wanted))
         else:
-            by_name.setdefault(segments[0], []).append((row, segments))
-    return by_name, globs
+            names.append((row, wanted))
+    return plain, absolute, names
 
 
-_BY_NAME, _GLOBS = _index()
-_ALL: Final = [pair for pairs in _BY_NAME.values() for pair in pairs] + _GLOBS
-_FIRST_GLOBS: Final = tuple({segments[0][:4] for _, segments in _GLOBS if not segments[0].startswith(("*", "["))})
+_PLAIN, _ABSOLUTE, _NAMES = _index()
+_ALL: Final = [pair for index in (_PLAIN, _ABSOLUTE) for pairs in index.values() for pair in pairs] + _NAMES
+_NAMES_BEGIN: Final = tuple(wanted[0].partition("*")[0] for _, wanted in _NAMES)
 
 
 def check(facts: Facts, context: Context) -> Iterator[Finding]:
@@ -278,18 +285,21 @@ def _secret(fact: PathFact, place: str, context: Context) -> tuple[Answer, str, 
 
 
 def _matches(segments: list[str], pattern: bool) -> Iterator[tuple[Row, int]]:
-    globbed = pattern and any(char in segment for segment in segments for char in "*?[")
-    for start, segment in enumerate(segments):
-        if globbed:
+    if pattern and any(char in segment for segment in segments for char in "*?["):
+        for start in range(len(segments)):
             for row, wanted in _ALL:
                 if _fits(segments, start, wanted, row):
                     yield row, start
-            continue
-        for row, wanted in _BY_NAME.get(segment, ()):
+        return
+    for row, wanted in _ABSOLUTE.get(segments[0], ()):
+        if _fits(segments, 0, wanted, row):
+            yield row, 0
+    for start, segment in enumerate(segments):
+        for row, wanted in _PLAIN.get(segment, ()):
             if len(wanted) == 1 or tuple(segments[start : start + len(wanted)]) == wanted:
                 yield row, start
-        if start == 0 or segment.startswith(_FIRST_GLOBS):
-            for row, wanted in _GLOBS:
+        if segment.startswith(_NAMES_BEGIN):
+            for row, wanted in _NAMES:
                 if _fits(segments, start, wanted, row):
                     yield row, start
 
