@@ -1,4 +1,7 @@
-"""The JSON Schema of a policy file, for editors: made from the table of keys, published as docs/policy.schema.json."""
+"""What is published about the keys of a policy: the JSON Schema for editors, and the table of docs/policy.md.
+
+Both are made from the table of keys; tests hold docs/policy.schema.json and docs/policy.md to what is made here.
+"""
 
 import json
 from typing import Any
@@ -33,6 +36,22 @@ def json_schema() -> dict[str, Any]:
 def schema_text() -> str:
     """What docs/policy.schema.json holds."""
     return json.dumps(json_schema(), indent=2, ensure_ascii=False) + "\n"
+
+
+def key_table() -> str:
+    """The table of settings in docs/policy.md."""
+    rows = [
+        f"| `{key.name}` | {key.type.value if not key.choices else _choices(key)} | `{key.example}` | {key.doc} "
+        f"| {key.tighter.value} | {key.why} |"
+        for key in SETTINGS
+    ]
+    head = "| key | holds | example | meaning | between layers | why it is there |\n|---|---|---|---|---|---|"
+    return "\n".join((head, *rows))
+
+
+def _choices(key: Key) -> str:
+    words = ", ".join(f"`{choice}`" for choice in key.choices)
+    return f"a list out of {words}" if key.type is Type.CHOICES else words
 
 
 def _said(schema: dict[str, Any], name: str) -> dict[str, Any]:
