@@ -38,7 +38,7 @@ from ringfence.shell.tree import (
     WordNode,
 )
 from ringfence.shell.unwrap import Inner, operands, option_values, unwrap
-from ringfence.shell.words import Values, expand, joined
+from ringfence.shell.words import MAX_VALUE, Values, expand, joined
 from ringfence.values.facts import (
     NEVER_ENDED,
     Assignment,
@@ -58,6 +58,9 @@ from ringfence.values.facts import (
 )
 
 MAX_WALKED: Final = 10_000
+MAX_WORDS: Final = 60_000
+MAX_EXPANDED: Final = 1024 * 1024
+"""Characters of all arguments together."""
 MAX_LEVELS: Final = 40
 MAX_UNROLLED: Final = 16
 """Values of a `for` that are tried one by one; with more, the variable is not known."""
@@ -113,6 +116,8 @@ class Walk:
         self._fixed: Span | None = None
         self._level = 0
         self._walked = 0
+        self._words = 0
+        self._expanded = 0
         self._branch = 0
         self._seen = Origin.UNKNOWN
         self._origins: dict[Span, Origin] = {}
@@ -142,9 +147,7 @@ class Walk:
 
     def script(self, script: Script, stdin: Output | None) -> Output:
         """Walk all commands; gives what they write together."""
-        self._level += 1
-        if self._level > MAX_LEVELS:
-            raise Misread("nested too deep", 0, len(self.text))
+        self._deeper()
         texts: list[str] = []
         known, origin = True, Origin.UNKNOWN
         conditional = False
@@ -159,7 +162,12 @@ class Walk:
                 texts.append(result.text)
             origin = worst(origin, result.origin)
         self._level -= 1
-        return Output("".join(texts) if known else None, origin)
+        return Output("".join(texts) if known and sum(map(len, texts)) <= MAX_VALUE else None, origin)
+
+    def _deeper(self) -> None:
+        self._level += 1
+        if self._level > MAX_LEVELS:
+            raise Misread("nested too deep", 0, len(self.text))
 
     def _item(self, item: Item, stdin: Output | None) -> Output:
         if len(item.stages) == 1:
@@ -238,12 +246,14 @@ class Walk:
                 self.code(word, Via.SHELL, "alias", None)
 
     def _through(self, via: Via, what: Callable[[], Output], label: str = "") -> Output:
+        self._deeper()
         kept = self.via, self.wrappers
         self.via = (via,) if self.via == _DIRECT else (*self.via, via)
         if label:
             self.wrappers = (*self.wrappers, label)
         result = what()
         self.via, self.wrappers = kept
+        self._level -= 1
         return result
 
     # --- simple commands ------------------------------------------------------------------------------------------------
@@ -252,6 +262,10 @@ class Walk:
         argv: list[Word] = []
         for node in command.words:
             argv += self.expand(node)
+        self._words += len(argv)
+        self._expanded += sum([len(word.text) for word in argv if word.text is not None])
+        if self._words > MAX_WORDS or self._expanded > MAX_EXPANDED:
+            raise Misread("more words than can be followed, over all that is run", 0, len(self.text))
         for assign in command.assigns:
             self.assign(assign, keep=not argv, exported=bool(argv))
         stdin, targets = self._redirects(command.redirects, stdin) if command.redirects else (stdin, ())
@@ -370,7 +384,7 @@ class Walk:
         for target in targets:
             if target not in ("/dev/stdout", "/dev/stderr", "/dev/null"):
                 before = self.state.files.get(target)
-                if before is not None and before.text is not None and result.text is not None:
+                if before is not None and before.text and result.text is not None and len(before.text) <= MAX_VALUE:
                     result = Output(before.text + result.text, worst(before.origin, result.origin))
                 self.state.files[target] = result
         return NOTHING

@@ -112,7 +112,7 @@ def formatted(texts: list[str]) -> str:
     """printf's format with its arguments; used again until none is left."""
     form, values = unescape_ansi(texts[0]), texts[1:]
     result: list[str] = []
-    for _ in range(1000):
+    for _ in range(100):
         rest = list(values)
 
         def fill(match: re.Match[str], rest: list[str] = rest) -> str:

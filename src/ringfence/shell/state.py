@@ -162,7 +162,7 @@ def _strip(value: str, op: str, pattern: str) -> str | None:
 
 
 def _replace(value: str, pattern: str, replacement: str, count: int) -> str | None:
-    if len(value) > 500 or len(pattern) > 100:
+    if len(value) > 500 or len(pattern) > 100 or len(replacement) > 100:
         return None
     expression = _expression(pattern)
     if expression is None or not pattern:

@@ -216,7 +216,7 @@ ROWS: Final[dict[str, Row]] = {
     ),
 }
 
-_PATH_LIKE: Final = re.compile(r"(?:/|~|\.\.?/|\.[A-Za-z_])\S*|[^\s:]+/\S*")
+_PATH_LIKE: Final = re.compile(r"(?:/|~|\.\.?/|\.[A-Za-z_])[^\s'\"(){};<>|]*|[^\s:'\"(){};<>|]+/[^\s'\"(){};<>|]*")
 _OUT_OPTION: Final = re.compile(
     r"(?:^|-)(?:o|out|output|outfile|out-file|dest|destination|log|logfile|log-file|write|report)"
 )

@@ -17,6 +17,9 @@ from ringfence.values.facts import Span, Word
 MAX_ALTERNATIVES: Final = 256
 """Arguments that one word with braces may become; more are not known."""
 
+MAX_VALUE: Final = 64 * 1024
+"""Characters of one value that is put together; a longer one is not known. `x=$x$x` doubles each time."""
+
 _SPECIAL: Final = re.compile(r"[*?\[{~]")
 _GLOB: Final = re.compile(r"[*?]|\[.+\]", re.DOTALL)
 _BRACE: Final = re.compile(r"([{},])")
@@ -45,11 +48,12 @@ class Scope(Protocol):
 class _Field:
     """An argument while it is put together."""
 
-    __slots__ = ("begun", "known", "literal", "pattern", "texts")
+    __slots__ = ("begun", "known", "length", "literal", "pattern", "texts")
 
     def __init__(self) -> None:
         self.texts: list[str] = []
         self.known = True
+        self.length = 0
         self.pattern = False
         self.literal = False
         self.begun = False
@@ -63,7 +67,11 @@ class _Field:
                 self.literal = True
             if not quoted and _GLOB.search(text):
                 self.pattern = True
-            self.texts.append(text)
+            self.length += len(text)
+            if self.length > MAX_VALUE and self.texts:
+                self.known = False
+            else:
+                self.texts.append(text)
 
     def word(self, span: Span) -> Word:
         text = "".join(self.texts)
@@ -88,6 +96,7 @@ def expand(node: WordNode, scope: Scope, span: Span) -> list[Word]:
 def joined(parts: tuple[Part, ...], scope: Scope) -> tuple[str | None, str]:
     """The value where nothing is split, and what it would be if all that is unknown were empty."""
     known = True
+    length = 0
     texts: list[str] = []
     for number, part in enumerate(parts):
         if isinstance(part, Lit):
@@ -99,7 +108,9 @@ def joined(parts: tuple[Part, ...], scope: Scope) -> tuple[str | None, str]:
             text = None if None in values else " ".join(value for value in values if value is not None)
         else:
             text = _computed(part, scope)
-        if text is None:
+        if text is not None:
+            length += len(text)
+        if text is None or (length > MAX_VALUE and texts):
             known = False
         else:
             texts.append(text)
