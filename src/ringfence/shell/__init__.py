@@ -1,4 +1,4 @@
-"""Text to facts, and facts to findings: what a command line would do, and what the checks say about it. Pure, no I/O."""
+"""Text to facts, and facts to findings: what a command line would do, and what the checks say. Pure, no I/O."""
 
 from ringfence.shell.analyse import analyse
 from ringfence.shell.checks import answer, validate

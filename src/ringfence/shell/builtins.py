@@ -1,4 +1,4 @@
-"""Builtins that change what the shell remembers: `cd`, `set --`, `read`, `printf -v`, `unset`, `alias`, `trap` and the like."""
+"""Builtins that change what the shell remembers: `cd`, `set --`, `read`, `printf -v`, `alias`, `trap` and the like."""
 
 from typing import TYPE_CHECKING, Final
 
@@ -8,16 +8,16 @@ from ringfence.shell.unwrap import operands
 from ringfence.values.facts import Assignment, Via, Word
 
 if TYPE_CHECKING:
-    from ringfence.shell.analyse import Walk
+    from ringfence.shell.running import Running
 
 
-def builtin(walk: "Walk", name: str, argv: tuple[Word, ...], stdin: Output | None) -> Output | None:
+def builtin(walk: "Running", name: str, argv: tuple[Word, ...], stdin: Output | None) -> Output | None:
     """Do what the builtin does to the memory; None if there is more to say about the command than that."""
     action = _ACTIONS.get(name)
     return action(walk, argv, stdin) if action is not None else None
 
 
-def _cd(walk: "Walk", argv: tuple[Word, ...], stdin: Output | None) -> Output | None:
+def _cd(walk: "Running", argv: tuple[Word, ...], stdin: Output | None) -> Output | None:
     words = operands(argv[1:])
     state = walk.state
     if argv[0].text == "popd":
@@ -36,7 +36,7 @@ def _cd(walk: "Walk", argv: tuple[Word, ...], stdin: Output | None) -> Output | 
     return NOTHING
 
 
-def _set(walk: "Walk", argv: tuple[Word, ...], stdin: Output | None) -> Output | None:
+def _set(walk: "Running", argv: tuple[Word, ...], stdin: Output | None) -> Output | None:
     texts = [word.text for word in argv[1:]]
     if "--" in texts:
         walk.state.parameters = tuple(texts[texts.index("--") + 1 :])
@@ -45,7 +45,7 @@ def _set(walk: "Walk", argv: tuple[Word, ...], stdin: Output | None) -> Output |
     return NOTHING
 
 
-def _shift(walk: "Walk", argv: tuple[Word, ...], stdin: Output | None) -> Output | None:
+def _shift(walk: "Running", argv: tuple[Word, ...], stdin: Output | None) -> Output | None:
     state = walk.state
     if state.parameters is not None:
         count = int(argv[1].text) if len(argv) > 1 and (argv[1].text or "").isdigit() and argv[1].text else 1
@@ -53,7 +53,7 @@ def _shift(walk: "Walk", argv: tuple[Word, ...], stdin: Output | None) -> Output
     return NOTHING
 
 
-def _read(walk: "Walk", argv: tuple[Word, ...], stdin: Output | None) -> Output | None:
+def _read(walk: "Running", argv: tuple[Word, ...], stdin: Output | None) -> Output | None:
     names = operands(argv[1:], frozenset(("-p", "-d", "-n", "-N", "-t", "-u", "-i", "-a")))
     line = stdin.text.split("\n", 1)[0] if stdin is not None and stdin.text is not None else None
     pieces = line.split(None, max(len(names) - 1, 0)) if line is not None else []
@@ -64,7 +64,7 @@ def _read(walk: "Walk", argv: tuple[Word, ...], stdin: Output | None) -> Output 
     return None if any("[" in (word.text or "") for word in names) else NOTHING
 
 
-def _printf(walk: "Walk", argv: tuple[Word, ...], stdin: Output | None) -> Output | None:
+def _printf(walk: "Running", argv: tuple[Word, ...], stdin: Output | None) -> Output | None:
     if len(argv) > 3 and argv[1].text == "-v" and argv[2].text:
         texts = [word.text for word in argv[3:]]
         value = None if None in texts else formatted([text for text in texts if text is not None])
@@ -73,7 +73,7 @@ def _printf(walk: "Walk", argv: tuple[Word, ...], stdin: Output | None) -> Outpu
     return None
 
 
-def _unset(walk: "Walk", argv: tuple[Word, ...], stdin: Output | None) -> Output | None:
+def _unset(walk: "Running", argv: tuple[Word, ...], stdin: Output | None) -> Output | None:
     for word in operands(argv[1:]):
         if word.text is not None:
             walk.state.variables[word.text] = ""
@@ -82,7 +82,7 @@ def _unset(walk: "Walk", argv: tuple[Word, ...], stdin: Output | None) -> Output
     return NOTHING
 
 
-def _alias(walk: "Walk", argv: tuple[Word, ...], stdin: Output | None) -> Output | None:
+def _alias(walk: "Running", argv: tuple[Word, ...], stdin: Output | None) -> Output | None:
     for word in argv[1:]:
         name, equals, value = (word.text or "").partition("=")
         if equals:
@@ -90,14 +90,14 @@ def _alias(walk: "Walk", argv: tuple[Word, ...], stdin: Output | None) -> Output
     return NOTHING
 
 
-def _trap(walk: "Walk", argv: tuple[Word, ...], stdin: Output | None) -> Output | None:
+def _trap(walk: "Running", argv: tuple[Word, ...], stdin: Output | None) -> Output | None:
     words = operands(argv[1:])
     if len(words) > 1 and words[0].text not in ("-", ""):
         walk.code(words[0], Via.SHELL, "trap", None)
     return NOTHING
 
 
-def _declare(walk: "Walk", argv: tuple[Word, ...], stdin: Output | None) -> Output | None:
+def _declare(walk: "Running", argv: tuple[Word, ...], stdin: Output | None) -> Output | None:
     """Assignments that are written with quotes around them: `declare "x=rm"`."""
     exported = argv[0].text == "export" or any((word.text or "").startswith("-x") for word in argv[1:])
     for word in operands(argv[1:]):

@@ -1,7 +1,7 @@
 """Programs that run other programs: the rows, and the reason beside each.
 
-A row says how to find the command inside. What is missing here is seen as a program of its own, whose arguments are only
-data: add a row rather than a special case.
+A row says how to find the command inside. What is missing here is seen as a program of its own, whose arguments are
+only data: add a row rather than a special case.
 """
 
 from dataclasses import dataclass, field
@@ -186,7 +186,8 @@ CONTAINERS: Final = _set("docker podman nerdctl kubectl oc docker-compose crictl
 """`docker run [options] image command`, `kubectl exec pod -- command`."""
 CONTAINER_TAKES: Final = _set(
     "-a -c -e -h -l -m -p -u -v -w -n --add-host --cap-add --cap-drop --cpus --device --dns --entrypoint --env"
-    " --env-file --gpus --hostname --ip --ipc --label --link --log-driver --log-opt --memory --mount --name --namespace --network"
+    " --env-file --gpus --hostname --ip --ipc --label --link --log-driver --log-opt --memory"
+    " --mount --name --namespace --network"
     " --net --pid --platform --publish --pull --restart --runtime --security-opt --shm-size --stop-signal --tmpfs"
     " --ulimit --user --userns --uts --volume --volumes-from --workdir --container --context --kubeconfig --host -H"
 )

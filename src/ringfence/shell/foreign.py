@@ -1,7 +1,7 @@
-"""Code in other languages, as far as its literals tell: shell commands it hands on, paths it names, what it does besides.
+"""Code in other languages, as far as its literals tell: commands it hands on, paths it names, what it does besides.
 
-A scan for calls with literal arguments, not an understanding of those languages: what it finds is a fact, what it does not find
-proves nothing. Text that is only printed is no path and no command.
+A scan for calls with literal arguments, not an understanding of those languages: what it finds is a fact, what it does
+not find proves nothing. Text that is only printed is no path and no command.
 
 What this does not protect against: any code that puts its strings together at run time.
 """

@@ -11,7 +11,8 @@ def words(text: str) -> frozenset[str]:
 
 @dataclass(frozen=True, slots=True)
 class ProgramRow:
-    """All that is given must hold: one of `options`, one of `first` as the first operand, `starts` as an argument's begin."""
+    """All that is given must hold: one of `options`, one of `first` as first operand, `starts`"
+    " as an argument's begin."""
 
     rule: str
     names: frozenset[str]

@@ -1,10 +1,10 @@
 """Which files and hosts a program would touch, by what is known of its arguments.
 
-Rows give, for each program, what its operands are and which options name files. A program without a row is taken to read every
-argument that looks like a path.
+Rows give, for each program, what its operands are and which options name files. A program without a row is taken to
+read every argument that looks like a path.
 
-What this does not protect against: files that a program opens without being told, and programs with rows of their own in
-another version.
+What this does not protect against: files that a program opens without being told, and programs whose options mean
+something else in another version.
 """
 
 import re
@@ -76,9 +76,12 @@ ROWS: Final[dict[str, Row]] = {
     # Words that are only words.
     **dict.fromkeys(
         _set(
-            "echo printf true false : exit return break continue set shift test [ let sleep wait jobs kill pkill killall seq"
-            " date expr basename dirname type which whereis hash help man info whatis apropos unset trap alias unalias yes bg fg"
-            " export declare typeset local readonly read mapfile getopts ulimit umask shopt history logout times enable bind"
+            "echo printf true false : exit return break continue set shift test [ let sleep wait jobs"
+            " kill pkill killall seq"
+            " date expr basename dirname type which whereis hash help man info whatis apropos unset"
+            " trap alias unalias yes bg fg"
+            " export declare typeset local readonly read mapfile getopts ulimit umask shopt history"
+            " logout times enable bind"
             " nohup exec eval command builtin env sudo xargs uname id whoami groups hostname ps top free uptime cal bc"
         ),
         _NOTHING,
@@ -86,9 +89,12 @@ ROWS: Final[dict[str, Row]] = {
     # Readers.
     **dict.fromkeys(
         _set(
-            "cat tac nl od xxd hexdump strings wc cksum md5sum sha1sum sha256sum sha512sum b2sum sum head tail less more view"
-            " cut paste join comm sort uniq tr rev fold fmt expand unexpand column pr stat file ls dir vdir du tree diff cmp"
-            " sdiff diff3 base64 base32 zcat bzcat xzcat zless gunzip readlink realpath getfacl lsattr bat batcat exa eza"
+            "cat tac nl od xxd hexdump strings wc cksum md5sum sha1sum sha256sum sha512sum b2sum sum"
+            " head tail less more view"
+            " cut paste join comm sort uniq tr rev fold fmt expand unexpand column pr stat file ls dir"
+            " vdir du tree diff cmp"
+            " sdiff diff3 base64 base32 zcat bzcat xzcat zless gunzip readlink realpath getfacl lsattr"
+            " bat batcat exa eza"
             " mapfile readarray source . shuf csplit split xmllint pdftotext iconv"
         ),
         _READ,

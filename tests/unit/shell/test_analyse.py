@@ -113,12 +113,29 @@ def test_spans_lead_to_the_words_even_inside_quotes() -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "a" * 1_000_000, "x; " * 10_000, "(" * 50_000 + ")" * 50_000, "$(" * 20_000 + ")" * 20_000, "<<a " * 20_000, '"' * 100_001,
-        "((( $[ ${ " * 10_000, "{a,b}" * 2_000, "`" * 50_001, "\\\n" * 50_000, "f(){ f; f; }; f; " * 500, "eval " * 20_000 + "ls",
-        "for a in 1 2 3 4; do " * 12 + "ls" + "; done" * 12, "a=$a$a; " * 3_000, "sudo " * 5_000 + "ls", "@(" * 30_000,
-        "x=aaaaaaaaaaaaaaaa; " + "x=$x$x; " * 64 + "echo $x", "echo " + "'" * 60_000, "cat <<A\n" * 5_000, "[[ " * 10_000, "case x in " * 2_000,
+        "a" * 1_000_000,
+        "x; " * 10_000,
+        "(" * 50_000 + ")" * 50_000,
+        "$(" * 20_000 + ")" * 20_000,
+        "<<a " * 20_000,
+        '"' * 100_001,
+        "((( $[ ${ " * 10_000,
+        "{a,b}" * 2_000,
+        "`" * 50_001,
+        "\\\n" * 50_000,
+        "f(){ f; f; }; f; " * 500,
+        "eval " * 20_000 + "ls",
+        "for a in 1 2 3 4; do " * 12 + "ls" + "; done" * 12,
+        "a=$a$a; " * 3_000,
+        "sudo " * 5_000 + "ls",
+        "@(" * 30_000,
+        "x=aaaaaaaaaaaaaaaa; " + "x=$x$x; " * 64 + "echo $x",
+        "echo " + "'" * 60_000,
+        "cat <<A\n" * 5_000,
+        "[[ " * 10_000,
+        "case x in " * 2_000,
     ],
-)  # fmt: skip
+)
 def test_a_huge_or_deep_text_gets_an_answer_in_bounded_time(text: str) -> None:
     begin = time.process_time()
     answer(validate(analyse(text), Context()))

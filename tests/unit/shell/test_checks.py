@@ -71,12 +71,36 @@ def test_the_table_has_every_critical_path_of_the_requirement() -> None:
 @pytest.mark.parametrize(
     "name",
     [
-        ".gitconfig", ".git/config", ".git/hooks/x", ".bashrc", ".bash_profile", ".bash_history", ".zshrc", ".zsh_history", ".profile",
-        ".zprofile", ".ssh/x", ".aws/x", ".docker/x", ".kube/x", ".gnupg/x", ".npmrc", ".pypirc", ".netrc", ".cargo/credentials",
-        ".cargo/credentials.toml", ".env", ".env.local", ".env.production", "secrets.yaml", "secrets.json", ".secrets",
-        ".vscode/settings.json", ".idea/x",
+        ".gitconfig",
+        ".git/config",
+        ".git/hooks/x",
+        ".bashrc",
+        ".bash_profile",
+        ".bash_history",
+        ".zshrc",
+        ".zsh_history",
+        ".profile",
+        ".zprofile",
+        ".ssh/x",
+        ".aws/x",
+        ".docker/x",
+        ".kube/x",
+        ".gnupg/x",
+        ".npmrc",
+        ".pypirc",
+        ".netrc",
+        ".cargo/credentials",
+        ".cargo/credentials.toml",
+        ".env",
+        ".env.local",
+        ".env.production",
+        "secrets.yaml",
+        "secrets.json",
+        ".secrets",
+        ".vscode/settings.json",
+        ".idea/x",
     ],
-)  # fmt: skip
+)
 def test_writing_a_sensitive_file_is_not_passed(name: str) -> None:
     assert given(f"echo x > ~/{name}") >= Answer.WARN
     assert given(f"echo x > ./{name}") >= Answer.WARN

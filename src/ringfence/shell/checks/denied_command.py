@@ -12,69 +12,181 @@ from ringfence.values.facts import Answer, Facts, Finding, Program
 _B, _W = Answer.BLOCK, Answer.WARN
 
 ROWS: Final[tuple[ProgramRow, ...]] = (
-    ProgramRow("other-user", words("sudo su doas pkexec runuser sg newgrp gosu su-exec sudoedit machinectl setuidgid"), _B,
-               "acts as another user"),
-    ProgramRow("accounts", words("passwd chpasswd useradd userdel usermod groupadd groupdel groupmod adduser deluser chsh chfn"
-                                 " visudo vipw vigr gpasswd chage newusers pwconv grpconv"), _B, "changes accounts"),
+    ProgramRow(
+        "other-user",
+        words("sudo su doas pkexec runuser sg newgrp gosu su-exec sudoedit machinectl setuidgid"),
+        _B,
+        "acts as another user",
+    ),
+    ProgramRow(
+        "accounts",
+        words(
+            "passwd chpasswd useradd userdel usermod groupadd groupdel groupmod adduser deluser chsh chfn"
+            " visudo vipw vigr gpasswd chage newusers pwconv grpconv"
+        ),
+        _B,
+        "changes accounts",
+    ),
     ProgramRow("power", words("shutdown reboot halt poweroff telinit kexec"), _B, "stops the machine"),
-    ProgramRow("init", words("init"), _B, "changes the run level",
-               first=words("0 1 2 3 4 5 6 s S q")),
-    ProgramRow("services", words("systemctl service rc-service launchctl initctl update-rc.d chkconfig"), _B,
-               "changes the system's services",
-               spares=words("status is-active is-enabled list-units list-unit-files show cat --version --status-all list")),
-    ProgramRow("system-run", words("systemd-run loginctl hostnamectl timedatectl localectl"), _B, "acts through the system"),
+    ProgramRow("init", words("init"), _B, "changes the run level", first=words("0 1 2 3 4 5 6 s S q")),
+    ProgramRow(
+        "services",
+        words("systemctl service rc-service launchctl initctl update-rc.d chkconfig"),
+        _B,
+        "changes the system's services",
+        spares=words("status is-active is-enabled list-units list-unit-files show cat --version --status-all list"),
+    ),
+    ProgramRow(
+        "system-run", words("systemd-run loginctl hostnamectl timedatectl localectl"), _B, "acts through the system"
+    ),
     ProgramRow("mounts", words("mount"), _B, "changes what is mounted", operands=True),
-    ProgramRow("mounts", words("umount swapon swapoff losetup pivot_root fusermount fusermount3 cryptsetup mdadm dmsetup"), _B,
-               "changes what is mounted"),
+    ProgramRow(
+        "mounts",
+        words("umount swapon swapoff losetup pivot_root fusermount fusermount3 cryptsetup mdadm dmsetup"),
+        _B,
+        "changes what is mounted",
+    ),
     ProgramRow("namespaces", words("unshare nsenter chroot capsh setpriv"), _B, "leaves or makes a namespace"),
-    ProgramRow("namespaces", words("ip"), _B, "runs in another network", first=words("netns vrf"), second=words("exec")),
+    ProgramRow(
+        "namespaces", words("ip"), _B, "runs in another network", first=words("netns vrf"), second=words("exec")
+    ),
     ProgramRow("capabilities", words("setcap chattr"), _B, "gives rights to a file"),
     ProgramRow("kernel", words("insmod modprobe rmmod depmod bpftool"), _B, "changes the kernel"),
-    ProgramRow("kernel", words("sysctl"), _B, "changes the kernel's settings", options=words("-w -p --write --load --system")),
-    ProgramRow("kernel", words("sysctl"), _B, "changes the kernel's settings", starts=("kernel.", "net.", "vm.", "fs."),
-               spares=words("-n -a --all --values")),
+    ProgramRow(
+        "kernel", words("sysctl"), _B, "changes the kernel's settings", options=words("-w -p --write --load --system")
+    ),
+    ProgramRow(
+        "kernel",
+        words("sysctl"),
+        _B,
+        "changes the kernel's settings",
+        starts=("kernel.", "net.", "vm.", "fs."),
+        spares=words("-n -a --all --values"),
+    ),
     ProgramRow("kernel", words("dmesg"), _B, "clears the kernel's log", options=words("-c -C --clear")),
-    ProgramRow("firewall", words("iptables ip6tables nft ufw firewall-cmd ebtables arptables ipset pfctl iptables-restore"), _B,
-               "changes the firewall"),
-    ProgramRow("network", words("ip"), _B, "changes the network",
-               second=words("add del delete set change replace flush up down")),
+    ProgramRow(
+        "firewall",
+        words("iptables ip6tables nft ufw firewall-cmd ebtables arptables ipset pfctl iptables-restore"),
+        _B,
+        "changes the firewall",
+    ),
+    ProgramRow(
+        "network",
+        words("ip"),
+        _B,
+        "changes the network",
+        second=words("add del delete set change replace flush up down"),
+    ),
     ProgramRow("network", words("ifconfig route tc brctl ethtool iwconfig"), _W, "changes the network", operands=True),
-    ProgramRow("disks", words("mkfs mkfs.* mke2fs mkswap fdisk sfdisk cfdisk gdisk sgdisk parted wipefs blkdiscard hdparm badblocks"
-                              " tune2fs resize2fs e2fsck fsck fsck.* lvremove vgremove pvremove lvcreate pvcreate vgcreate"
-                              " zpool zfs btrfs diskutil partprobe debugfs xfs_repair"), _B, "changes disks"),
-    ProgramRow("timers", words("crontab at batch atd anacron"), _B, "is run later, when nobody looks",
-               spares=words("-l -V --version")),
+    ProgramRow(
+        "disks",
+        words(
+            "mkfs mkfs.* mke2fs mkswap fdisk sfdisk cfdisk gdisk sgdisk parted wipefs blkdiscard hdparm badblocks"
+            " tune2fs resize2fs e2fsck fsck fsck.* lvremove vgremove pvremove lvcreate pvcreate vgcreate"
+            " zpool zfs btrfs diskutil partprobe debugfs xfs_repair"
+        ),
+        _B,
+        "changes disks",
+    ),
+    ProgramRow(
+        "timers",
+        words("crontab at batch atd anacron"),
+        _B,
+        "is run later, when nobody looks",
+        spares=words("-l -V --version"),
+    ),
     ProgramRow("kill-many", words("pkill killall killall5 skill slay"), _W, "kills by name whatever bears it"),
-    ProgramRow("trace", words("strace ltrace gdb lldb gcore perf bpftrace frida reptyr"), _B, "looks into another process",
-               options=words("-p --pid --attach -p= --attach-pid")),
+    ProgramRow(
+        "trace",
+        words("strace ltrace gdb lldb gcore perf bpftrace frida reptyr"),
+        _B,
+        "looks into another process",
+        options=words("-p --pid --attach -p= --attach-pid"),
+    ),
     ProgramRow("trace", words("gcore reptyr bpftrace stap"), _B, "looks into another process"),
-    ProgramRow("remote", words("ssh scp sftp mosh rsh rlogin telnet sshpass autossh ftp tftp"), _W, "works on another machine",
-               spares=words("-V --version -G -Q")),
-    ProgramRow("tunnel", words("ngrok cloudflared chisel frpc frps localtunnel bore tailscale wg wg-quick openvpn"), _B,
-               "opens a way in from outside"),
-    ProgramRow("container-host", words("docker podman nerdctl"), _B, "gives the host's files or rights to a container",
-               options=words("--privileged --cap-add --device --pid=host --userns=host --ipc=host --security-opt")),
-    ProgramRow("container-host", words("docker podman nerdctl"), _B, "gives the host's files to a container",
-               starts=("/:", "-v/:", "--volume=/:", "/etc:", "/root:", "/var/run/docker.sock", "type=bind,source=/,",
-                       "type=bind,src=/,", "/proc:", "/dev:", "/home:", "~/:")),
-    ProgramRow("container", words("docker podman nerdctl kubectl oc crictl ctr lxc"), _W, "acts through another service",
-               spares=words("--version version info config ps images help --help logs get describe")),
+    ProgramRow(
+        "remote",
+        words("ssh scp sftp mosh rsh rlogin telnet sshpass autossh ftp tftp"),
+        _W,
+        "works on another machine",
+        spares=words("-V --version -G -Q"),
+    ),
+    ProgramRow(
+        "tunnel",
+        words("ngrok cloudflared chisel frpc frps localtunnel bore tailscale wg wg-quick openvpn"),
+        _B,
+        "opens a way in from outside",
+    ),
+    ProgramRow(
+        "container-host",
+        words("docker podman nerdctl"),
+        _B,
+        "gives the host's files or rights to a container",
+        options=words("--privileged --cap-add --device --pid=host --userns=host --ipc=host --security-opt"),
+    ),
+    ProgramRow(
+        "container-host",
+        words("docker podman nerdctl"),
+        _B,
+        "gives the host's files to a container",
+        starts=(
+            "/:",
+            "-v/:",
+            "--volume=/:",
+            "/etc:",
+            "/root:",
+            "/var/run/docker.sock",
+            "type=bind,source=/,",
+            "type=bind,src=/,",
+            "/proc:",
+            "/dev:",
+            "/home:",
+            "~/:",
+        ),
+    ),
+    ProgramRow(
+        "container",
+        words("docker podman nerdctl kubectl oc crictl ctr lxc"),
+        _W,
+        "acts through another service",
+        spares=words("--version version info config ps images help --help logs get describe"),
+    ),
     ProgramRow("namespaces", words("flatpak-spawn distrobox-host-exec host-spawn"), _B, "leaves a sandbox"),
-    ProgramRow("packages", words("dpkg rpm"), _W, "changes the system's packages", options=words("-i -r -P -e -U --install")),
-    ProgramRow("packages", words("apt apt-get yum dnf apk pacman zypper brew snap flatpak"), _W, "changes the system's packages",
-               first=words("install remove purge upgrade update dist-upgrade add del autoremove")),
+    ProgramRow(
+        "packages", words("dpkg rpm"), _W, "changes the system's packages", options=words("-i -r -P -e -U --install")
+    ),
+    ProgramRow(
+        "packages",
+        words("apt apt-get yum dnf apk pacman zypper brew snap flatpak"),
+        _W,
+        "changes the system's packages",
+        first=words("install remove purge upgrade update dist-upgrade add del autoremove"),
+    ),
     ProgramRow("packages", words("pacman"), _W, "changes the system's packages", options=words("-S -R -U")),
-    ProgramRow("alternatives", words("update-alternatives ldconfig update-grub grub-install efibootmgr update-initramfs"), _B,
-               "changes the system"),
-    ProgramRow("security", words("setenforce aa-disable aa-complain aa-teardown auditctl semanage setsebool"), _B,
-               "changes the system's protection"),
+    ProgramRow(
+        "alternatives",
+        words("update-alternatives ldconfig update-grub grub-install efibootmgr update-initramfs"),
+        _B,
+        "changes the system",
+    ),
+    ProgramRow(
+        "security",
+        words("setenforce aa-disable aa-complain aa-teardown auditctl semanage setsebool"),
+        _B,
+        "changes the system's protection",
+    ),
     ProgramRow("firmware", words("fwupdmgr flashrom ipmitool nvram"), _B, "changes the machine"),
     ProgramRow("clock", words("hwclock ntpdate"), _B, "changes the clock", operands=True),
     ProgramRow("clock", words("date"), _B, "changes the clock", options=words("-s --set")),
-    ProgramRow("logs", words("logrotate journalctl"), _B, "removes the system's log",
-               options=words("--rotate --vacuum-size --vacuum-time --vacuum-files")),
+    ProgramRow(
+        "logs",
+        words("logrotate journalctl"),
+        _B,
+        "removes the system's log",
+        options=words("--rotate --vacuum-size --vacuum-time --vacuum-files"),
+    ),
     ProgramRow("history", words("history"), _W, "hides what was run", options=words("-c -d -w")),
-)  # fmt: skip
+)
 _TABLE: Final = index(ROWS)
 _ASKS_ONLY: Final = (("--help",), ("--version",), ("-V",))
 
@@ -103,7 +215,7 @@ def _kills_too_much(program: Program) -> bool:
 
 
 def _denied(program: Program, denied: str) -> bool:
-    """`rm`, `rm -rf`, `git push`: the name, and every further word among the arguments (letters of options in any bundle)."""
+    """`rm`, `rm -rf`, `git push`: the name, and every further word among the arguments, options in any bundle."""
     name, *further = denied.split()
     if program.name is None or not (
         fnmatchcase(program.name, name) or ("/" in name and fnmatchcase(program.argv[0].text or "", name))

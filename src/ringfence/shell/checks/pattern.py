@@ -14,36 +14,98 @@ _B, _W, _P = Answer.BLOCK, Answer.WARN, Answer.PASS
 
 ROWS: Final[tuple[ProgramRow, ...]] = (
     # Work that is lost.
-    ProgramRow("git-clean", words("git"), _W, "untracked files are lost", first=words("clean"), options=words("-f --force -x")),
+    ProgramRow(
+        "git-clean", words("git"), _W, "untracked files are lost", first=words("clean"), options=words("-f --force -x")
+    ),
     ProgramRow("git-reset", words("git"), _W, "changes are lost", first=words("reset"), options=words("--hard")),
-    ProgramRow("git-push", words("git"), _W, "history that others have is rewritten", first=words("push"),
-               options=words("-f --force --force-with-lease --mirror --delete -d")),
-    ProgramRow("git-push", words("git"), _W, "history that others have is rewritten", first=words("push"), starts=("+",)),
+    ProgramRow(
+        "git-push",
+        words("git"),
+        _W,
+        "history that others have is rewritten",
+        first=words("push"),
+        options=words("-f --force --force-with-lease --mirror --delete -d"),
+    ),
+    ProgramRow(
+        "git-push", words("git"), _W, "history that others have is rewritten", first=words("push"), starts=("+",)
+    ),
     ProgramRow("git-history", words("git"), _W, "history is rewritten", first=words("filter-branch filter-repo")),
-    ProgramRow("git-history", words("git"), _W, "what could be had back is lost", first=words("reflog"), second=words("expire")),
+    ProgramRow(
+        "git-history", words("git"), _W, "what could be had back is lost", first=words("reflog"), second=words("expire")
+    ),
     ProgramRow("git-stash", words("git"), _W, "stashed work is lost", first=words("stash"), second=words("clear")),
-    ProgramRow("git-hooks", words("git"), _W, "git is told to use programs of the text", first=words("config"),
-               starts=("core.hooksPath", "core.hookspath")),
-    ProgramRow("rsync-delete", words("rsync"), _W, "removes what the source does not have",
-               options=words("--delete --delete-after --delete-excluded --remove-source-files")),
+    ProgramRow(
+        "git-hooks",
+        words("git"),
+        _W,
+        "git is told to use programs of the text",
+        first=words("config"),
+        starts=("core.hooksPath", "core.hookspath"),
+    ),
+    ProgramRow(
+        "rsync-delete",
+        words("rsync"),
+        _W,
+        "removes what the source does not have",
+        options=words("--delete --delete-after --delete-excluded --remove-source-files"),
+    ),
     # Archives.
-    ProgramRow("tar-absolute", words("tar bsdtar"), _W, "takes absolute names out of an archive",
-               options=words("-P --absolute-names --absolute-paths")),
+    ProgramRow(
+        "tar-absolute",
+        words("tar bsdtar"),
+        _W,
+        "takes absolute names out of an archive",
+        options=words("-P --absolute-names --absolute-paths"),
+    ),
     # Foreign code.
-    ProgramRow("foreign-package", words("npm pnpm yarn pip pip3 pipx uv gem cargo bun"), _W, "installs from a place of its own",
-               starts=("http://", "https://", "git+", "git://", "git@", "--index-url", "--extra-index-url", "--registry",
-                       "--find-links", "--trusted-host", "--git")),
-    ProgramRow("foreign-registry", words("npm pnpm yarn pip pip3 bun"), _W, "changes where packages come from",
-               first=words("config set"), second=words("set registry global.index-url")),
-    ProgramRow("publish", words("npm pnpm yarn cargo twine gem poetry"), _W, "publishes a package", first=words("publish upload push")),
+    ProgramRow(
+        "foreign-package",
+        words("npm pnpm yarn pip pip3 pipx uv gem cargo bun"),
+        _W,
+        "installs from a place of its own",
+        starts=(
+            "http://",
+            "https://",
+            "git+",
+            "git://",
+            "git@",
+            "--index-url",
+            "--extra-index-url",
+            "--registry",
+            "--find-links",
+            "--trusted-host",
+            "--git",
+        ),
+    ),
+    ProgramRow(
+        "foreign-registry",
+        words("npm pnpm yarn pip pip3 bun"),
+        _W,
+        "changes where packages come from",
+        first=words("config set"),
+        second=words("set registry global.index-url"),
+    ),
+    ProgramRow(
+        "publish",
+        words("npm pnpm yarn cargo twine gem poetry"),
+        _W,
+        "publishes a package",
+        first=words("publish upload push"),
+    ),
     # Rights.
     ProgramRow("no-certificate", words("curl"), _W, "does not check whom it talks to", options=words("-k --insecure")),
-    ProgramRow("no-certificate", words("wget"), _W, "does not check whom it talks to", options=words("--no-check-certificate")),
-    ProgramRow("extension", words("code codium cursor"), _W, "installs an extension", options=words("--install-extension")),
-    ProgramRow("listen", words("nc ncat netcat socat"), _W, "waits for somebody to connect", options=words("-l --listen")),
+    ProgramRow(
+        "no-certificate", words("wget"), _W, "does not check whom it talks to", options=words("--no-check-certificate")
+    ),
+    ProgramRow(
+        "extension", words("code codium cursor"), _W, "installs an extension", options=words("--install-extension")
+    ),
+    ProgramRow(
+        "listen", words("nc ncat netcat socat"), _W, "waits for somebody to connect", options=words("-l --listen")
+    ),
     ProgramRow("enable", words("enable"), _W, "loads code into the shell", options=words("-f")),
     ProgramRow("openssl-engine", words("openssl"), _W, "loads code", options=words("-engine -provider-path")),
-)  # fmt: skip
+)
 _TABLE: Final = index(ROWS)
 
 RUN_BY_OPTION: Final[dict[str, tuple[Answer, Answer]]] = {
@@ -105,8 +167,11 @@ _SET_ID: Final = re.compile(r"0*[2-7]\d{3}|(?:[ugoa]*[+=][rwxXt]*s[rwxXst]*(?:,|
 _OPEN: Final = re.compile(
     r"0?0?\d?(?:77[67]|666|777|\d[67]7|\d\d[2367])|(?:[a]|ugo|[ug]*o)?[+=][rx]*w[rwx]*|.*\bo\+\w*w.*|a\+\w*w.*"
 )
-_KEYS: Final = re.compile(r"\*?\.?(?:id_(?:rsa|dsa|ecdsa|ed25519)|ssh|aws|env|pem|netrc|npmrc|pgpass|kdbx|ppk|git-credentials)\*?|.*"
-                          r"(?:passw|secret|credential|private.?key|\.pem|\.key|token|wallet|id_rsa).*", re.IGNORECASE)  # fmt: skip
+_KEYS: Final = re.compile(
+    r"\*?\.?(?:id_(?:rsa|dsa|ecdsa|ed25519)|ssh|aws|env|pem|netrc|npmrc|pgpass|kdbx|ppk|git-credentials)\*?|.*"
+    r"(?:passw|secret|credential|private.?key|\.pem|\.key|token|wallet|id_rsa).*",
+    re.IGNORECASE,
+)
 _LOOKUPS: Final = words("ping ping6 dig host nslookup drill resolvectl getent delv kdig")
 _NETWORK: Final = words("nc ncat netcat socat telnet openssl")
 

@@ -188,25 +188,7 @@ SYSTEM: Final = (
     "/usr", "/var", "/System", "/Library", "/Applications",
 )  # fmt: skip
 """Nobody's work lies there."""
-HARMLESS: Final = frozenset(
-    (
-        "null",
-        "zero",
-        "full",
-        "random",
-        "urandom",
-        "tty",
-        "stdin",
-        "stdout",
-        "stderr",
-        "fd",
-        "shm",
-        "ptmx",
-        "pts",
-        "tcp",
-        "udp",
-    )
-)
+HARMLESS: Final = frozenset(["null", "zero", "full", "random", "urandom", "tty", "stdin", "stdout", "stderr", "fd", "shm", "ptmx", "pts", "tcp", "udp"])
 """Below /dev; /dev/tcp is not a file, and another check speaks of it."""
 _RECURSIVE_READ: Final = "reads everything below a directory that holds secrets"
 
