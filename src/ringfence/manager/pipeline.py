@@ -31,6 +31,8 @@ from ringfence.values.violation import Severity, Violation, ViolationKind
 _COMMAND_SHOWN = 4096
 """Characters of a command that the journal keeps as text; its hash covers all of it."""
 
+_VOTES_KEPT = 20
+"""Votes that the journal keeps; a command of thousands of parts must not fill the disk."""
 
 _KINDS = {
     "filesystem": ViolationKind.PATH,
@@ -205,7 +207,7 @@ def _opened(request: Request, decision: Decision, place: Place) -> dict[str, Any
         "verdict": decision.verdict.name.lower(),
         "rule": decision.deciding.rule,
         "why": decision.deciding.why,
-        "votes": [str(vote) for vote in decision.reasons if vote.verdict is not Verdict.ALLOW],
+        "votes": [str(vote) for vote in decision.reasons if vote.verdict is not Verdict.ALLOW][:_VOTES_KEPT],
     }
 
 

@@ -5,7 +5,7 @@ import posixpath
 from ringfence.policy.document import Mark
 from ringfence.policy.hosts import HostRule, normal_host
 from ringfence.policy.model import Name
-from ringfence.policy.rules import CommandRule, Match, PathRule, first_path_rule
+from ringfence.policy.rules import CommandRule, Match, PathList, PathRule
 from ringfence.shell.analyse import analyse
 
 Rule = CommandRule | PathRule | HostRule
@@ -41,7 +41,7 @@ def _holds(rule: Rule, example: str, mark: Mark, *, allowing: bool) -> bool:
         case PathRule():
             if not example.startswith("/"):
                 raise mark.fault(f"the example {example!r} is not an absolute path", "write it from /")
-            return first_path_rule((rule,), (posixpath.normpath(example),)) is not None
+            return PathList((rule,)).first((posixpath.normpath(example),)) is not None
         case CommandRule():
             facts = analyse(example)
             if facts.problem is not None:

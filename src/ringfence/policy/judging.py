@@ -5,7 +5,7 @@ import posixpath
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
+from typing import Final, Self
 
 from ringfence.policy.hosts import HostRule, first_host_rule
 from ringfence.policy.model import BUILT_IN, Setting
@@ -16,8 +16,8 @@ from ringfence.policy.rules import (
     TRANSPARENT,
     CommandRule,
     Match,
+    PathList,
     PathRule,
-    first_path_rule,
 )
 from ringfence.policy.schema import RiskLevel
 from ringfence.policy.terms import Terms
@@ -158,8 +158,9 @@ class Where:
 
 def on_paths(terms: Terms, facts: Facts, where: Where) -> Iterator[Reason]:
     """The path rules on every path that the text names."""
+    lists = PathLists.of(terms)
     for fact in facts.paths:
-        for vote in on_path(terms, fact, where):
+        for vote in on_path(terms, fact, where, lists):
             yield vote if fact.sure else replace(vote, verdict=min(vote.verdict, Verdict.ASK))
     setting = terms.get("allowed_paths")
     for part in facts.opaque:
@@ -168,11 +169,24 @@ def on_paths(terms: Terms, facts: Facts, where: Where) -> Iterator[Reason]:
             yield _vote(Verdict.ASK, setting, why, "write it out", part.span)
 
 
-def on_path(terms: Terms, fact: PathFact, where: Where) -> Iterator[Reason]:
+@dataclass(frozen=True, slots=True)
+class PathLists:
+    """The path rules of some terms, made ready once for all paths of a command."""
+
+    hidden: PathList
+    allowed: tuple[PathList, ...]
+
+    @classmethod
+    def of(cls, terms: Terms) -> Self:
+        return cls(PathList(terms.hidden), tuple(PathList(rules) for rules in terms.path_lists()))
+
+
+def on_path(terms: Terms, fact: PathFact, where: Where, lists: PathLists | None = None) -> Iterator[Reason]:
     """The path rules on one path."""
+    lists = lists or PathLists.of(terms)
     spellings = spelled(fact.path, where)
     shown = spellings[-1]
-    denied = first_path_rule(terms.hidden, spellings)
+    denied = lists.hidden.first(spellings)
     if denied is not None:
         listed = terms.value("denied_paths", ())
         name = "denied_paths" if denied in listed else "filesystem.deny"
@@ -181,9 +195,9 @@ def on_path(terms: Terms, fact: PathFact, where: Where) -> Iterator[Reason]:
         )
     setting = terms.get("allowed_paths")
     if setting is not None and fact.touch is not Touch.EXECUTE and shown not in HARMLESS_DEVICES:
-        for rules in terms.path_lists():
-            if first_path_rule(rules, spellings) is None:
-                mark = rules[0].mark if rules else setting.mark
+        for allowed in lists.allowed:
+            if allowed.first(spellings) is None:
+                mark = allowed.rules[0].mark if allowed.rules else setting.mark
                 why = f"{shown} is not among the allowed paths"
                 by = "add it to allowed_paths"
                 yield Reason(Verdict.DENY, "allowed_paths", why, by, mark.source, mark.line, fact.span)

@@ -8,7 +8,7 @@ from ringfence.policy.document import Mark
 from ringfence.policy.hosts import HostRule
 from ringfence.policy.layer import block_of, effective, known_tools
 from ringfence.policy.model import Block, Policy
-from ringfence.policy.rules import CommandRule, Match, PathRule, first_path_rule
+from ringfence.policy.rules import CommandRule, Match, PathList, PathRule
 from ringfence.values.facts import Program, Span, Word
 
 _INTERPRETERS: Final = """
@@ -61,7 +61,7 @@ def covers(wide: Rule, narrow: Rule) -> bool:
         return wide.denies(Program(words, _SPAN)) is Match.YES
     if isinstance(wide, PathRule) and isinstance(narrow, PathRule):
         # A glob is also a name: a wide rule that matches it as one covers it, wherever no wildcard crosses a slash.
-        return "**" not in narrow.row.removesuffix("/**") and first_path_rule((wide,), (_bare(narrow.row),)) is not None
+        return "**" not in narrow.row.removesuffix("/**") and PathList((wide,)).first((_bare(narrow.row),)) is not None
     if isinstance(wide, HostRule) and isinstance(narrow, HostRule):
         if wide.port is not None and wide.port != narrow.port:
             return False

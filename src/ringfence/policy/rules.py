@@ -134,7 +134,10 @@ class CommandRule:
 
 
 def _equal(text: str, wanted: str) -> Match:
-    return Match.YES if text == wanted or fnmatchcase(text, wanted) else Match.NO
+    if text == wanted:
+        return Match.YES
+    is_glob = "*" in wanted or "?" in wanted or "[" in wanted
+    return Match.YES if is_glob and fnmatchcase(text, wanted) else Match.NO
 
 
 def _loosely(rule: tuple[str, ...], program: Program) -> Match:
@@ -238,14 +241,22 @@ class PathRule:
         return cls(written, row, mark, why)
 
 
-def first_path_rule(rules: Iterable[PathRule], spellings: Iterable[str]) -> PathRule | None:
-    """The first rule that names the path in one of its spellings."""
-    by_row = {rule.row: rule for rule in reversed(tuple(rules))}
-    if not by_row:
+class PathList:
+    """Rules about paths, ready to be asked about many."""
+
+    __slots__ = ("_by_row", "_matcher", "rules")
+
+    def __init__(self, rules: Iterable[PathRule]) -> None:
+        self.rules = tuple(rules)
+        self._by_row = {rule.row: rule for rule in reversed(self.rules)}
+        self._matcher: PathRules | None = compiled(tuple(self._by_row)) if self._by_row else None
+
+    def first(self, spellings: Iterable[str]) -> PathRule | None:
+        """The first rule that names the path in one of its spellings."""
+        if self._matcher is None:
+            return None
+        for path in spellings:
+            row = self._matcher.matches(path)
+            if row is not None:
+                return self._by_row[row]
         return None
-    matcher: PathRules = compiled(tuple(by_row))
-    for path in spellings:
-        row = matcher.matches(path)
-        if row is not None:
-            return by_row[row]
-    return None

@@ -14,6 +14,8 @@ from ringfence.values.verdict import Decision, Reason, Verdict
 CODES = {Verdict.ALLOW: 0, Verdict.ASK: 10, Verdict.DENY: 11}
 """Exit codes; above those that shells and typer use for their own faults."""
 
+_VOTES_SHOWN = 30
+"""As many as one can read."""
 _COLOURS = {Verdict.ALLOW: typer.colors.GREEN, Verdict.ASK: typer.colors.YELLOW, Verdict.DENY: typer.colors.RED}
 
 
@@ -75,10 +77,12 @@ def shown(decision: Decision) -> str:
     word = typer.style(decision.verdict.name.lower(), fg=_COLOURS[decision.verdict], bold=True)
     lines = [f"{word}: {visible(decision.deciding.why)}"]
     votes = sorted(decision.reasons, key=lambda vote: -vote.verdict)
-    for vote in votes:
+    for vote in votes[:_VOTES_SHOWN]:
         if vote is decision.reasons[0] and len(votes) > 1:
             continue  # the vote that nothing speaks against it, where something does speak
         lines += ["", *_vote(vote, decision.text)]
+    if len(votes) > _VOTES_SHOWN:
+        lines += ["", f"  ... and {len(votes) - _VOTES_SHOWN} more votes; --json gives all"]
     return "\n".join(lines)
 
 
