@@ -2,6 +2,7 @@
 
 import os
 import posixpath
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,6 +14,7 @@ from ringfence.policy.rules import (
     FREE,
     HARMLESS_DEVICES,
     REDIRECTING,
+    SETTERS,
     TRANSPARENT,
     CommandRule,
     Match,
@@ -23,6 +25,9 @@ from ringfence.policy.schema import RiskLevel
 from ringfence.policy.terms import Terms
 from ringfence.values.facts import Facts, HostFact, Origin, PathFact, Program, Span, Touch, Unknown
 from ringfence.values.verdict import Reason, Verdict
+
+_LOOP: Final = re.compile(rf"\b(?:for|select)\s+({'|'.join(sorted(REDIRECTING))})\b")
+"""A loop's variable is set without an assignment; it cannot be quoted, so the text tells."""
 
 INSIDE: Final = "/workspace"
 """Where the workspace is for whoever looks from inside, and for whoever writes a policy."""
@@ -89,15 +94,20 @@ def on_commands(terms: Terms, facts: Facts) -> Iterator[Reason]:
         return
     for program in facts.programs:
         yield from _allowed(setting, program, terms.command_lists())
-    for assignment in facts.assignments:
-        if assignment.name in REDIRECTING:
-            yield _vote(
-                Verdict.DENY,
-                setting,
-                f"{assignment.name} changes which programs the allowed names stand for",
-                f"leave {assignment.name} as it is",
-                assignment.span,
-            )
+    yield from _on_redirecting(setting, facts)
+
+
+def _on_redirecting(setting: Setting, facts: Facts) -> Iterator[Reason]:
+    """Whatever may change which programs the allowed names stand for."""
+    found = [(assignment.name, assignment.span) for assignment in facts.assignments if assignment.name in REDIRECTING]
+    for program in facts.programs:
+        if program.name in SETTERS:
+            names = ((word.text or "").partition("=")[0].removesuffix("+") for word in program.argv[1:])
+            found += [(name, program.span) for name in names if name in REDIRECTING]
+    found += [(loop[1], Span(*loop.span(1))) for loop in _LOOP.finditer(facts.text)]
+    for name, span in dict.fromkeys(found):
+        why = f"{name} changes which programs the allowed names stand for"
+        yield _vote(Verdict.DENY, setting, why, f"leave {name} as it is", span)
 
 
 def _denied(terms: Terms, name: str, verdict: Verdict, programs: Sequence[Program]) -> Iterator[Reason]:

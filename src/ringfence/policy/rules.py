@@ -66,6 +66,11 @@ TRANSPARENT: Final = frozenset(
 REDIRECTING: Final = frozenset(("PATH", "LD_PRELOAD", "LD_LIBRARY_PATH", "LD_AUDIT", "BASH_ENV", "ENV"))
 """Variables that change which program, or whose code, stands behind an allowed name."""
 
+SETTERS: Final = frozenset(
+    ("declare", "export", "getopts", "local", "mapfile", "printf", "read", "readarray", "readonly", "typeset", "unset")
+)
+"""Built-ins that set the variables that they name."""
+
 HARMLESS_DEVICES: Final = frozenset(
     ("/dev/null", "/dev/zero", "/dev/full", "/dev/urandom", "/dev/random", "/dev/stdin", "/dev/stdout", "/dev/stderr")
 )

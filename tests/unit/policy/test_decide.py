@@ -52,6 +52,11 @@ def default(line: str) -> str:
         ("make", Verdict.DENY, 26),
         ("./ls", Verdict.DENY, 26),
         ("PATH=/workspace/bin ls", Verdict.DENY, 25),
+        ("read PATH < f; ls", Verdict.DENY, 25),
+        ("printf -v PATH /x; ls", Verdict.DENY, 25),
+        ("for PATH in /x; do ls; done", Verdict.DENY, 25),
+        ("export LD_PRELOAD=x; ls", Verdict.DENY, 25),
+        ("for f in a b; do cat $f; done", Verdict.ALLOW, None),
         ("ls() { make; }; ls", Verdict.DENY, 26),
     ],
 )
