@@ -3,8 +3,8 @@
 from typing import TYPE_CHECKING, Final
 
 from ringfence.shell.feeds import formatted
+from ringfence.shell.options import operands
 from ringfence.shell.state import NOTHING, Output
-from ringfence.shell.unwrap import operands
 from ringfence.values.facts import Assignment, Via, Word
 
 if TYPE_CHECKING:

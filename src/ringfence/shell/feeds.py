@@ -4,9 +4,9 @@ import re
 from typing import Final
 
 from ringfence.shell.lexer import unescape_ansi
+from ringfence.shell.options import operands
 from ringfence.shell.state import NOTHING, UNKNOWN, Output, State, worst
 from ringfence.shell.touches import find_parts, found_by
-from ringfence.shell.unwrap import operands
 from ringfence.values.facts import Origin, Word
 
 _FETCHERS: Final = frozenset(

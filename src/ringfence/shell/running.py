@@ -11,10 +11,11 @@ from ringfence.shell import feeds, touches
 from ringfence.shell.builtins import builtin
 from ringfence.shell.foreign import read_code
 from ringfence.shell.lexer import Misread
+from ringfence.shell.options import Inner, operands, option_values
 from ringfence.shell.parse import Reader, parse
 from ringfence.shell.scope import Scoped
 from ringfence.shell.state import UNKNOWN, Output
-from ringfence.shell.unwrap import Inner, operands, option_values, unwrap
+from ringfence.shell.unwrap import unwrap
 from ringfence.values.facts import (
     Assignment,
     Construct,

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from ringfence.shell.unwrap import operands, option_values
+from ringfence.shell.options import operands, option_values
 from ringfence.values.facts import Touch, Word
 
 _R, _W, _X = Touch.READ, Touch.WRITE, Touch.REMOVE

@@ -5,8 +5,8 @@ from fnmatch import fnmatchcase
 from typing import Final
 
 from ringfence.shell.context import Context, say
+from ringfence.shell.options import operands
 from ringfence.shell.rows import ProgramRow, index, matching, words
-from ringfence.shell.unwrap import operands
 from ringfence.values.facts import Answer, Facts, Finding, Program
 
 _B, _W = Answer.BLOCK, Answer.WARN

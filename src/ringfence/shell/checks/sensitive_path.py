@@ -184,11 +184,13 @@ ROWS: Final[tuple[Row, ...]] = (
 )  # fmt: skip
 
 SYSTEM: Final = (
-    "/bin", "/boot", "/dev", "/etc", "/lib", "/lib32", "/lib64", "/opt", "/proc", "/root", "/run", "/sbin", "/srv", "/sys",
-    "/usr", "/var", "/System", "/Library", "/Applications",
+    "/bin", "/boot", "/dev", "/etc", "/lib", "/lib32", "/lib64", "/opt", "/proc", "/root", "/run", "/sbin",
+    "/srv", "/sys", "/usr", "/var", "/System", "/Library", "/Applications",
 )  # fmt: skip
 """Nobody's work lies there."""
-HARMLESS: Final = frozenset(["null", "zero", "full", "random", "urandom", "tty", "stdin", "stdout", "stderr", "fd", "shm", "ptmx", "pts", "tcp", "udp"])
+HARMLESS: Final = frozenset(
+    ("null", "zero", "full", "random", "urandom", "tty", "stdin", "stdout", "stderr", "fd", "shm", "ptmx", "pts")
+) | {"tcp", "udp"}
 """Below /dev; /dev/tcp is not a file, and another check speaks of it."""
 _RECURSIVE_READ: Final = "reads everything below a directory that holds secrets"
 
