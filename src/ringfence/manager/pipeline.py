@@ -136,11 +136,9 @@ def _refusal(request: Request, decision: Decision, approval: Approval | None) ->
             why = f"{reason.why}; {approval.by} did not say yes ({approval.how})"
         case Verdict.ASK:
             why = f"{reason.why}; a person has to say yes, and there is nobody to ask"
-            reason = replace(
-                reason,
-                allow_by="run it where somebody can be asked (Sandbox(confirmation=...)), or "
-                + (reason.allow_by or "change the rule"),
-            )
+            other = "" if reason.allow_by.startswith("a person's yes") else f", or {reason.allow_by}"
+            where = f"run it where somebody can be asked: at a terminal, or with Sandbox(confirmation=...){other}"
+            reason = replace(reason, allow_by=where)
         case Verdict.DENY:
             why = reason.why
     kind = next((kind for head, kind in _KINDS.items() if reason.rule.startswith(head)), ViolationKind.COMMAND)

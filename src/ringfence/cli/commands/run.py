@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
+from ringfence.approvals.terminal import TerminalConfirmationService
 from ringfence.cli.say import note
 from ringfence.errors import InvalidConfig
 from ringfence.manager.blocking import run as run_blocking
@@ -92,6 +93,8 @@ def run(
         policy=policy,
         role=role,
         tool=tool,
+        # Whoever sits at the terminal is asked where the policy says so; piped input is the command's, not an answer.
+        confirmation=TerminalConfirmationService() if sys.stdin.isatty() and not stdin else None,
         overflow=Overflow.STOP,
         on_output=None if as_json else _pass_through,
     )
