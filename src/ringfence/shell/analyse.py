@@ -32,6 +32,7 @@ from ringfence.shell.tree import (
 from ringfence.shell.words import MAX_VALUE, joined
 from ringfence.values.facts import (
     NEVER_ENDED,
+    Assignment,
     Construct,
     Facts,
     HostFact,
@@ -47,6 +48,7 @@ from ringfence.values.facts import (
 MAX_WALKED: Final = 10_000
 MAX_WORDS: Final = 60_000
 MAX_EXPANDED: Final = 1024 * 1024
+FAULT: Final = "the analysis itself failed"
 _SOCKET: Final = re.compile(r"/dev/(?:tcp|udp)/([^/]+)/(\w+)")
 
 
@@ -64,6 +66,8 @@ def analyse(text: str) -> Facts:
         walk.problem = walk.problem or Opaque(Span(error.start, error.end), error.why)
     except RecursionError:
         walk.problem = Opaque(Span(0, len(text)), "nested too deep")
+    except Exception as error:  # a fault of ours must end in a refusal, not in a caller without facts
+        walk.problem = Opaque(Span(0, len(text)), f"{FAULT} ({type(error).__name__})")
     return Facts(
         text,
         tuple(walk.programs),
@@ -146,6 +150,8 @@ class Walk(Running):
 
     def _for(self, command: Compound, stdin: Output | None) -> None:
         values = [word for node in command.words for word in self.expand(node)]
+        if command.name:
+            self.assignments.append(Assignment(command.name, None, self.span(command.start, command.end)))
         known = values and len(values) <= MAX_UNROLLED and all(word.text is not None for word in values)
         self.branch += 1
         if known and command.name and not any(word.pattern for word in values):
@@ -158,6 +164,7 @@ class Walk(Running):
                 patterns = [word for word in values if word.pattern and word.text]
                 if len(patterns) == len(values) == 1:
                     self.state.variables[command.name] = patterns[0].text
+                    self.state.globs |= {command.name}
             self.script(command.scripts[0], stdin)
         self.branch -= 1
 

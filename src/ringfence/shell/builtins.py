@@ -61,6 +61,7 @@ def _read(walk: "Running", argv: tuple[Word, ...], stdin: Output | None) -> Outp
         if word.text is not None and word.text.isidentifier():
             value = None if line is None else pieces[number] if number < len(pieces) else ""
             walk.state.variables[word.text] = value
+            walk.assignments.append(Assignment(word.text, value, word.span))
     return None if any("[" in (word.text or "") for word in names) else NOTHING
 
 
@@ -69,6 +70,7 @@ def _printf(walk: "Running", argv: tuple[Word, ...], stdin: Output | None) -> Ou
         texts = [word.text for word in argv[3:]]
         value = None if None in texts else formatted([text for text in texts if text is not None])
         walk.state.variables[argv[2].text] = value
+        walk.assignments.append(Assignment(argv[2].text, value, argv[2].span))
         return NOTHING
     return None
 

@@ -70,6 +70,12 @@ def output(name: str, argv: tuple[Word, ...], stdin: Output | None, state: State
         return _printf(arguments)
     if name in (":", "true", "false", "cd", "export", "set"):
         return NOTHING
+    if name == "pwd" and state.cwd is not None:
+        return Output((state.cwd or ".") + "\n")
+    if name == "ls":
+        flags = "".join(word.text or "" for word in arguments if (word.text or "").startswith("-"))
+        shown = tuple(word.text for word in operands(arguments) if word.text is not None)
+        return Output(None, Origin.UNKNOWN, shown if "d" in flags else ())
     if name in _FETCHERS:
         return Output(None, Origin.NETWORK)
     if name in _DECODERS:

@@ -80,6 +80,8 @@ def read_code(language: str, code: str) -> Reading:
         paths += [(Touch.WRITE, _unquote(found)) for found in _AWK_OUT.findall(code)]
         paths += [(Touch.READ, _unquote(found)) for found in re.findall(rf"<\s*({_STRING})", code)]
         notes = ("awk runs a command",) if shell or commands else ()
+        if "/inet" in code:
+            notes = (*notes, "awk opens a network connection")
         return Reading(tuple(shell), tuple(commands), tuple(paths), notes)
     spoken = _PRINT.sub("", code)
     removes = bool(_REMOVES.search(spoken))
@@ -98,6 +100,8 @@ def _notes(code: str) -> list[str]:
         notes.append("forks in a loop")
     if _SOCKETS.search(code) and _HANDS_OVER.search(code):
         notes.append("gives a socket to a shell")
+    if "pty.spawn" in code and not notes:
+        notes.append("starts a terminal")
     if _EVALUATES.search(code):
         if _DECODES.search(code):
             notes.append("runs decoded code")

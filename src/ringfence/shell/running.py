@@ -4,6 +4,7 @@ What this does not protect against: see `unwrap`.
 """
 
 import re
+from fnmatch import fnmatchcase
 from functools import partial
 from typing import Final
 
@@ -47,6 +48,8 @@ class Running(Scoped):
         if text is None or first.pattern:
             origin = self.origins.get(first.span, Origin.UNKNOWN)
             self.doubt(first.span, "which program this is is not known before it runs", Unknown.COMMAND, origin)
+            for likely in _likely_names(first):
+                self.through(Via.WRAPPER, partial(self.run, (Word(likely, first.span), *argv[1:]), span, stdin), "?")
             if text is None:
                 return UNKNOWN
         name = text.rpartition("/")[2]
@@ -302,6 +305,32 @@ class Running(Scoped):
                     state.files[target] = state.files[source]
                 elif source.startswith(("/bin/", "/usr/", "/sbin/")):
                     state.twins[target] = source
+
+
+_DANGEROUS: Final = (
+    "rm",
+    "dd",
+    "sh",
+    "bash",
+    "sudo",
+    "su",
+    "cat",
+    "mv",
+    "cp",
+    "chmod",
+    "chown",
+    "find",
+    "shred",
+    "reboot",
+)
+
+
+def _likely_names(first: Word) -> list[str]:
+    """What an unknown name may well be: what is left if the unknown is empty, what a glob may match."""
+    if first.text is None:
+        return [first.if_unset] if first.if_unset and "/" not in first.if_unset else []
+    glob = first.text.rpartition("/")[2]
+    return [name for name in _DANGEROUS if fnmatchcase(name, glob)]
 
 
 def _put(word: Word, mark: str, value: Word) -> Word:

@@ -173,6 +173,7 @@ class Scoped:
             state.arrays[name] = (*state.arrays.get(name, ()), value)
         else:
             state.variables[name] = value
+            state.globs -= {name}
         state.origins[name] = origin
 
     def directory(self) -> str | None:
@@ -257,7 +258,7 @@ class Scoped:
             return Values(state.parameters or ("",), name == "@")
         value = self._value(name)
         if op == "":
-            return Values((value,))
+            return Values((value,), False, name in state.globs)
         if op == "!":
             inner = self._value(value) if value and _NAME.fullmatch(value) else None
             return Values((inner,))

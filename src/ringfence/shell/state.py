@@ -37,6 +37,7 @@ class State:
         "cwd",
         "files",
         "functions",
+        "globs",
         "origins",
         "parameters",
         "previous",
@@ -49,6 +50,8 @@ class State:
     def __init__(self) -> None:
         self.variables: dict[str, str | None] = {}
         self.arrays: dict[str, tuple[str | None, ...]] = {}
+        self.globs: frozenset[str] = frozenset()
+        """Variables that stand for what a glob matches."""
         self.references: dict[str, str] = {}
         """`declare -n`."""
         self.origins: dict[str, Origin] = {}
@@ -68,6 +71,7 @@ class State:
         other = State()
         other.variables = dict(self.variables)
         other.arrays = dict(self.arrays)
+        other.globs = self.globs
         other.references = dict(self.references)
         other.origins = dict(self.origins)
         other.parameters = self.parameters

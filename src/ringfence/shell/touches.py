@@ -172,6 +172,9 @@ ROWS: Final[dict[str, Row]] = {
     **dict.fromkeys(_set("rm unlink shred srm rmdir trash trash-put del wipe"), _REMOVE),
     **dict.fromkeys(_set("chmod chown chgrp setfacl chattr chcon setfattr"), _MODE),
     **dict.fromkeys(_set("gcc g++ cc c++ clang clang++ ld rustc go javac tsc esbuild"), _COMPILER),
+    **dict.fromkeys(
+        _set("ed ex vi vim nvim nano pico emacs joe micro code"), Row(_W, takes=_set("-c --cmd -S --eval -l"))
+    ),
     "patch": Row(_W, takes=_set("-p"), files={"-i": _R, "-o": _W, "-d": _W}),
     "curl": Row(
         None,
@@ -260,7 +263,9 @@ def paths(name: str, argv: tuple[Word, ...]) -> Iterator[Touched]:
     recursive = bool(row.recursive) and any(_has(text, row.recursive) for text in texts)
     recursive = recursive or name in ("rg", "ag", "ack")
     for option, value in option_values(arguments, frozenset(row.files)) if row.files else ():
-        if option in row.files:
+        if name == "tar" and option in ("-C", "--directory") and _creates(arguments):
+            yield Touched(_R, value)
+        elif option in row.files:
             yield Touched(row.files[option], value, recursive, name in ("curl", "wget") and row.files[option] is _R)
     if name in ("curl", "wget"):
         yield from _uploads(name, arguments)
@@ -302,9 +307,10 @@ def _unknown(name: str, arguments: tuple[Word, ...]) -> Iterator[Touched]:
     words = operands(arguments, _GIT_TAKES) if name == "git" else list(arguments)
     if name == "git":
         words += [word for word in arguments if word.text and word.text.startswith("--") and "=" in word.text]
+    edits = name in ("perl", "ruby") and any(re.match(r"-\w*i", word.text or "") for word in arguments)
     for word in words:
         text = word.text if word.text is not None else word.if_unset
-        touch = _R
+        touch = _W if edits else _R
         if text.startswith("-"):
             option, equals, path = text.partition("=")
             if not equals or not path.startswith(("/", "~", ".")):
@@ -328,13 +334,22 @@ def _tar(arguments: tuple[Word, ...], found: list[Word]) -> Iterator[Touched]:
     bundle = bool(re.fullmatch(r"-?[A-Za-z]+", letters))
     if bundle and not letters.startswith("-"):
         found = [word for word in found if word is not arguments[0]]
-    creates = (bundle and set(letters) & set("cru")) or any(word.text in _TAR_CREATES for word in arguments)
+    creates = _creates(arguments)
+    entered = [value.text for _, value in option_values(arguments, frozenset(("-C", "--directory"))) if value.text]
     for number, word in enumerate(found):
         archive = number == 0 and (bundle and "f" in letters)
+        if creates and not archive and entered and word.text and not word.text.startswith(("/", "~")):
+            word = _part(word, f"{entered[-1].rstrip('/')}/{word.text}")
         yield Touched(_W if archive and creates else _R, word, recursive=not archive)
 
 
 _TAR_CREATES: Final = _set("-c --create -cf -czf -cjf -cJf -r --append")
+
+
+def _creates(arguments: tuple[Word, ...]) -> bool:
+    letters = (arguments[0].text or "") if arguments else ""
+    bundle = bool(re.fullmatch(r"-?[A-Za-z]+", letters))
+    return (bundle and not set(letters).isdisjoint("cru")) or any(word.text in _TAR_CREATES for word in arguments)
 
 
 def _uploads(name: str, arguments: tuple[Word, ...]) -> Iterator[Touched]:

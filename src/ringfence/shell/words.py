@@ -32,6 +32,8 @@ class Values(NamedTuple):
 
     texts: tuple[str | None, ...]
     several: bool = False
+    pattern: bool = False
+    """It came from a glob, as in `for f in /*`, and stands for what that matches."""
 
 
 class Scope(Protocol):
@@ -141,12 +143,13 @@ def _fields(parts: tuple[Part, ...], scope: Scope, span: Span) -> Iterator[Word]
         if isinstance(part, Var):
             values = scope.parameter(part)
             texts, quoted = values.texts, part.quoted
+            field.pattern = field.pattern or values.pattern
             if quoted and not values.several:
                 field.add(" ".join(t for t in texts if t is not None) if None not in texts else None, quoted=True)
                 home = part.name == "HOME"
                 field.literal = field.literal and not home
                 continue
-            home = part.name == "HOME" and not part.op
+            home = part.name == "HOME"
         else:
             texts, quoted, home = (_computed(part, scope),), isinstance(part, Proc) or part.quoted, False
             if quoted:

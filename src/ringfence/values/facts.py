@@ -40,7 +40,7 @@ class Via(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """One program with its arguments, seen through wrappers and nesting. argv[0] is the name as written, path included."""
+    """One program with its arguments, seen through wrappers and nesting. argv[0] is the name as written."""
 
     argv: tuple[Word, ...]
     span: Span

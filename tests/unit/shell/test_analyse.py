@@ -1,12 +1,15 @@
 """Facts: paths, hosts, assignments, opaque parts, problems; and the bounds."""
 
+import shlex
 import time
+from importlib import import_module
 
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from ringfence.shell import Context, analyse, answer, validate
+from ringfence.shell.analyse import FAULT
 from ringfence.shell.catalog import WRAPPERS
 from ringfence.values.facts import Answer, Origin, Touch, Unknown
 
@@ -102,6 +105,16 @@ def test_a_text_that_cannot_be_read_has_a_problem_and_is_blocked(text: str) -> N
     assert answer(validate(facts, Context())) is Answer.BLOCK
 
 
+@pytest.mark.req("C12")
+def test_a_fault_in_the_analysis_is_a_block(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(text: str) -> None:
+        raise ValueError("no")
+
+    assert answer(validate(analyse("ls"), Context())) is Answer.PASS
+    monkeypatch.setattr(import_module("ringfence.shell.analyse"), "parse", broken)
+    assert answer(validate(analyse("ls"), Context())) is Answer.BLOCK
+
+
 def test_spans_lead_to_the_words_even_inside_quotes() -> None:
     text = "sh -c 'echo hi; rm -rf /'"
     finding = next(f for f in validate(analyse(text), Context()) if f.check == "removal")
@@ -152,8 +165,10 @@ PIECES = [*"ab/~ \t\n;&|<>(){}[]$`'\"\\#!*?=-+0@:,.%^", "rm", "if ", "then ", "f
 @example("${a[")
 @example("<<''")
 def test_any_text_gives_an_answer(text: str) -> None:
-    findings = validate(analyse(text), Context())
+    facts = analyse(text)
+    findings = validate(facts, Context())
 
+    assert facts.problem is None or FAULT not in facts.problem.why
     assert not [finding for finding in findings if finding.rule == "fault"]
     assert all(0 <= finding.span.start <= finding.span.end <= len(text) for finding in findings)
 
@@ -188,8 +203,6 @@ DANGEROUS = [
     st.text(alphabet="ab '\"\n", max_size=8),
 )
 def test_a_dangerous_command_that_is_only_quoted_is_not_blocked(command: str, template: str, around: str) -> None:
-    import shlex
-
     text = template.format(shlex.quote(around + command + around))
 
     assert answer(validate(analyse(text), Context())) is not Answer.BLOCK, text

@@ -35,6 +35,14 @@ ROWS: Final[tuple[ProgramRow, ...]] = (
     ),
     ProgramRow("git-stash", words("git"), _W, "stashed work is lost", first=words("stash"), second=words("clear")),
     ProgramRow(
+        "git-template",
+        words("git"),
+        _W,
+        "hooks of the template are run later",
+        first=words("init clone"),
+        options=words("--template"),
+    ),
+    ProgramRow(
         "git-hooks",
         words("git"),
         _W,
@@ -162,6 +170,9 @@ FOREIGN: Final[dict[str, Answer]] = {
     "runs downloaded code": _B,
     "sed runs what it finds": _B,
     "sed runs a command": _B,
+    "awk runs a command": _W,
+    "awk opens a network connection": _B,
+    "starts a terminal": _W,
 }
 _SET_ID: Final = re.compile(r"0*[2-7]\d{3}|(?:[ugoa]*[+=][rwxXt]*s[rwxXst]*(?:,|\Z))|.*[ug][+=]\w*s.*")
 _OPEN: Final = re.compile(

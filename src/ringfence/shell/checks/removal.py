@@ -40,7 +40,7 @@ CRITICAL: Final[dict[str, tuple[str, bool]]] = {
 SPARED: Final = ("/var/tmp", "/dev/shm", "/private/tmp", "/private/var/folders", "/var/folders", "/run/user")
 """Below something critical, but made for passing things."""
 _UNKNOWN: Final = "what is removed is not known before it runs"
-_REMOVERS: Final = frozenset(("rm", "rmdir", "unlink", "shred", "srm", "mv", "trash"))
+_REMOVERS: Final = frozenset(("rm", "rmdir", "unlink", "shred", "srm", "trash"))
 
 
 def check(facts: Facts, context: Context) -> Iterator[Finding]:
@@ -52,7 +52,8 @@ def check(facts: Facts, context: Context) -> Iterator[Finding]:
                 why += ", if the unknown part is empty"
             yield from say("removal", answer, rule, why, fact.span, context, firm=not fact.sure)
     for program in facts.programs:
-        if program.name in _REMOVERS:
+        name = program.name
+        if name in _REMOVERS or (name == "find" and any(word.text == "-delete" for word in program.argv)):
             for word in program.argv[1:]:
                 if word.text is None:
                     yield from say("removal", Answer.WARN, "unknown-operand", _UNKNOWN, word.span, context, firm=True)

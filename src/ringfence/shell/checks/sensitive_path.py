@@ -21,14 +21,14 @@ class Row:
     why: str
     milder: bool = False
     """Inside the workspace, reading and writing is only warned of: it may be the project's own."""
-    spares: tuple[str, ...] = ()
+    spares: frozenset[str] = frozenset()
 
 
 _SECRET: Final = "credentials"
 _START: Final = "is run when somebody logs in"
 _TOOL: Final = "can make a tool run commands"
 _HISTORY: Final = "what somebody typed, passwords included"
-_SAMPLES: Final = (".env.example", ".env.sample", ".env.template", ".env.dist", ".env.test", ".env.defaults")
+_SAMPLES: Final = frozenset((".env.example", ".env.sample", ".env.template", ".env.dist", ".env.test", ".env.defaults"))
 
 ROWS: Final[tuple[Row, ...]] = (
     # Keys and tokens.
@@ -168,7 +168,7 @@ ROWS: Final[tuple[Row, ...]] = (
     Row("/root", _W, _B, "the administrator's files"),
     Row("/proc/*/environ", _B, _B, "variables of a process, secrets included"),
     Row("/proc/*/mem", _B, _B, "memory of a process"),
-    Row("/proc/*/fd", _W, _W, "open files of a process"),
+    Row("/proc/*/fd", _W, _W, "open files of a process", spares=frozenset(("self",))),
     Row("/proc/*/auxv", _W, _W, "addresses of a process"),
     Row("/proc/kcore", _B, _B, "memory of the kernel"),
     Row("/proc/kmem", _B, _B, "memory of the kernel"),
@@ -250,7 +250,7 @@ def _secret(fact: PathFact, place: str, context: Context) -> tuple[Answer, str, 
     for row, start in _matches(segments, fact.pattern):
         if row.path[0] == "/" and start != 0:
             continue
-        if row.spares and segments[start] in row.spares:
+        if row.spares and not row.spares.isdisjoint(segments[start : start + 2]):
             continue
         answer = row.read if fact.touch in (Touch.READ, Touch.EXECUTE) else row.write
         if row.milder and answer is _B:
