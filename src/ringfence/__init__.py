@@ -1,5 +1,10 @@
 """Ringfence runs what an agent writes inside walls that hold, and says exactly what happened."""
 
+from ringfence.approvals.automatic import AutoApproveConfirmationService, DevelopmentOnlyWarning
+from ringfence.approvals.base import Answer, Approval, Choice, ConfirmationService, Question
+from ringfence.approvals.deny_all import DenyAllConfirmationService
+from ringfence.approvals.queue import QueueConfirmationService
+from ringfence.approvals.terminal import TerminalConfirmationService
 from ringfence.errors import (
     CommandFailed,
     CommandNotAllowed,
@@ -10,6 +15,7 @@ from ringfence.errors import (
     PathAccessDenied,
     PathTraversalError,
     PermissionDenied,
+    QuestionNotOpen,
     ResourceLimitExceeded,
     RingfenceError,
     SpawnFailed,
@@ -17,8 +23,12 @@ from ringfence.errors import (
 )
 from ringfence.manager.assemble import RingfenceWarning
 from ringfence.manager.blocking import run
+from ringfence.manager.builder import SandboxBuilder, SandboxMode
 from ringfence.manager.executor import SandboxExecutor, SandboxResult
+from ringfence.manager.policing import PolicyEngine
 from ringfence.manager.sandbox import Output, Sandbox
+from ringfence.policy.risk.assess import assess
+from ringfence.policy.risk.route import route
 from ringfence.tools.bash import BashTool, CommandResult
 from ringfence.values.guarantee import Guarantee, Wall
 from ringfence.values.limits import Limit, Limits
@@ -34,15 +44,24 @@ from ringfence.values.outcome import (
     Usage,
 )
 from ringfence.values.request import Overflow, Request, Stream
+from ringfence.values.risk import Assessment, Risk, RiskFinding, Route, SecurityMode
 from ringfence.values.verdict import Decision, Reason, Verdict
 from ringfence.values.violation import Severity, Violation, ViolationKind
 
 __all__ = [
+    "Answer",
+    "Approval",
+    "Assessment",
+    "AutoApproveConfirmationService",
     "BashTool",
+    "Choice",
     "CommandFailed",
     "CommandNotAllowed",
     "CommandResult",
+    "ConfirmationService",
     "Decision",
+    "DenyAllConfirmationService",
+    "DevelopmentOnlyWarning",
     "Ending",
     "Exited",
     "Guarantee",
@@ -58,6 +77,10 @@ __all__ = [
     "PathAccessDenied",
     "PathTraversalError",
     "PermissionDenied",
+    "PolicyEngine",
+    "Question",
+    "QuestionNotOpen",
+    "QueueConfirmationService",
     "Reason",
     "Refused",
     "Request",
@@ -65,14 +88,21 @@ __all__ = [
     "Result",
     "RingfenceError",
     "RingfenceWarning",
+    "Risk",
+    "RiskFinding",
+    "Route",
     "Sandbox",
     "SandboxAudit",
+    "SandboxBuilder",
     "SandboxExecutor",
+    "SandboxMode",
     "SandboxResult",
+    "SecurityMode",
     "Severity",
     "Signalled",
     "SpawnFailed",
     "Stream",
+    "TerminalConfirmationService",
     "TimedOut",
     "Timeout",
     "Usage",
@@ -80,5 +110,7 @@ __all__ = [
     "Violation",
     "ViolationKind",
     "Wall",
+    "assess",
+    "route",
     "run",
 ]

@@ -13,6 +13,7 @@ What a command did is *returned* in its result; what the caller or the machine d
     ├── InitializationFailed      the wall cannot be built on this machine
     ├── SpawnFailed               the wall stands, the program in it could not be started
     ├── InvalidConfig             a setting, file or argument that makes no sense
+    ├── QuestionNotOpen           an answer to a question that nobody waits for
     ├── PermissionDenied          the operating system refused us something that we need
     └── Internal                  a fault of our own
 
@@ -108,11 +109,22 @@ class SpawnFailed(RingfenceError):
 class InvalidConfig(RingfenceError):
     code = "invalid_config"
 
-    def __init__(self, message: str, *, source: str = "", line: int | None = None, hint: str = "") -> None:
-        place = source + (f":{line}" if line is not None else "")
+    def __init__(
+        self, message: str, *, source: str = "", line: int | None = None, column: int | None = None, hint: str = ""
+    ) -> None:
+        place = source + "".join(f":{part}" for part in (line, column) if part is not None)
         super().__init__(f"{place}: {message}" if place else message, hint=hint)
         self.source = source
         self.line = line
+        self.column = column
+
+
+class QuestionNotOpen(RingfenceError):
+    code = "question_not_open"
+
+    def __init__(self, question_id: str, *, hint: str = "list the open questions again") -> None:
+        super().__init__(f"no question {question_id!r} waits for an answer", hint=hint)
+        self.question_id = question_id
 
 
 class PermissionDenied(RingfenceError):

@@ -5,7 +5,9 @@ import warnings
 
 import typer
 
+from ringfence.cli.commands.check import check
 from ringfence.cli.commands.doctor import doctor
+from ringfence.cli.commands.policy import policy
 from ringfence.cli.commands.run import run
 from ringfence.cli.exits import FAULT_CODE, INTERRUPTED_CODE, USAGE_CODE, Finished
 from ringfence.cli.say import complain, note
@@ -21,6 +23,8 @@ app = typer.Typer(
 )
 # What follows the first word of the command belongs to the command, also if it looks like an option.
 app.command(context_settings={"allow_interspersed_args": False})(run)
+app.command(context_settings={"allow_interspersed_args": False})(check)
+app.add_typer(policy, name="policy")
 app.command()(doctor)
 
 

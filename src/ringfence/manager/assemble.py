@@ -14,8 +14,10 @@ from ringfence.errors import InitializationFailed, InvalidConfig
 from ringfence.manager.configuring import home_directory, load_config, state_directory
 from ringfence.manager.environment import kept
 from ringfence.manager.granting import Caller, Wish, make_grant
+from ringfence.manager.policing import PolicyEngine, organisation_policy, read_policy
 from ringfence.policy.config import SandboxConfig
 from ringfence.policy.settings import ProcessSandboxSettings, read_settings
+from ringfence.policy.terms import Terms
 from ringfence.values.grant import Grant
 
 
@@ -30,10 +32,25 @@ class Assembly:
     grant: Grant
     config: SandboxConfig
     notes: tuple[str, ...]
+    terms: Terms | None = None
+    """What the policy says about the tool in the role; None without a policy."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judged:
+    """By what policy, and as whose tool in which role, commands are judged."""
+
+    policy: PolicyEngine | str | os.PathLike[str] | None = None
+    role: str | None = None
+    tool: str = "shell_exec"
 
 
 def assemble(
-    wish: Wish, *, config_path: str | os.PathLike[str] | None = None, environ: Mapping[str, str] | None = None
+    wish: Wish,
+    *,
+    config_path: str | os.PathLike[str] | None = None,
+    judged: Judged | None = None,
+    environ: Mapping[str, str] | None = None,
 ) -> Assembly:
     """Everything that a sandbox needs, from what the caller asks and what the machine and the configuration say.
 
@@ -47,16 +64,53 @@ def assemble(
     settings = read_settings(environ)
     caller = Caller(environ, home, state_directory(environ, home))
     wish = _with_ro_binds(wish, settings)
-    grant, notes = make_grant(wish, config, caller, kept(environ, home))
+    judged = judged or Judged()
+    policy = policy_in_force(judged, environ)
+    terms = policy.terms(judged.tool, judged.role) if policy is not None else None
+    sources = policy.sources if policy is not None else ()
+    grant, notes = make_grant(wish, config, caller, kept(environ, home), terms, sources)
     notes = (*config.warnings, *settings.warnings, *notes)
     for note in notes:
         warnings.warn(note, RingfenceWarning, stacklevel=2)
-    engine = _engine(config, settings, environ, home)
-    return Assembly(engine, Journal(caller.state), grant, config, notes)
+    engine = _engine(config, settings, environ, home, terms)
+    return Assembly(engine, Journal(caller.state), grant, config, notes, terms)
 
 
-def _engine(config: SandboxConfig, settings: ProcessSandboxSettings, environ: Mapping[str, str], home: str) -> Engine:
+def policy_in_force(judged: Judged, environ: Mapping[str, str]) -> PolicyEngine | None:
+    """The organisation's policy and the one that was named; no file is looked for where an agent could have put it.
+
+    Raises:
+        InvalidConfig: a policy is wrong or not there, or there is none and a role is given.
+    """
+    organisation = organisation_policy(environ)
+    named = judged.policy
+    if isinstance(named, PolicyEngine):
+        return named.under(organisation)
+    if named is not None:
+        return PolicyEngine((*organisation, read_policy(named, environ)))
+    if organisation:
+        return PolicyEngine(organisation)
+    if judged.role is not None:
+        raise InvalidConfig(f"the role {judged.role!r} means nothing without a policy", hint="name a policy too")
+    return None
+
+
+def _engine(
+    config: SandboxConfig,
+    settings: ProcessSandboxSettings,
+    environ: Mapping[str, str],
+    home: str,
+    terms: Terms | None,
+) -> Engine:
+    chosen = terms.get("engine") if terms is not None else None
+    if chosen is not None and chosen.value != "native":
+        raise chosen.mark.fault(f"the engine {chosen.value!r} is not there yet", "use native, or leave `engine` out")
     if not config.enabled or settings.adapter == "none":
+        if terms is not None:
+            raise InitializationFailed(
+                f"the sandbox is switched off ({config.source}), but a policy is in force, and it needs the wall",
+                hint="switch the sandbox on again",
+            )
         if settings.required:
             raise InitializationFailed(
                 f"the sandbox is switched off ({config.source}), and nothing runs without a wall",

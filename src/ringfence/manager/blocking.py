@@ -5,7 +5,9 @@ import threading
 from collections.abc import Coroutine, Mapping, Sequence
 from typing import TypeVar
 
+from ringfence.approvals.base import ConfirmationService
 from ringfence.manager.granting import REQUIRED
+from ringfence.manager.policing import PolicyEngine
 from ringfence.manager.sandbox import Sandbox, StrPath
 from ringfence.values.guarantee import Guarantee
 from ringfence.values.limits import Limits
@@ -29,6 +31,10 @@ def run(
     limits: Limits | None = None,
     config: StrPath | None = None,
     requires: frozenset[Guarantee] = REQUIRED,
+    policy: PolicyEngine | StrPath | None = None,
+    role: str | None = None,
+    tool: str = "shell_exec",
+    confirmation: ConfirmationService | None = None,
     overflow: Overflow = Overflow.STOP,
     on_output: OnOutput | None = None,
 ) -> Result:
@@ -43,7 +49,18 @@ def run(
 
     async def one() -> Result:
         sandbox = Sandbox(
-            workspace, read=read, write=write, deny=deny, env=env, limits=limits, config=config, requires=requires
+            workspace,
+            read=read,
+            write=write,
+            deny=deny,
+            env=env,
+            limits=limits,
+            config=config,
+            requires=requires,
+            policy=policy,
+            role=role,
+            tool=tool,
+            confirmation=confirmation,
         )
         async with sandbox:
             if isinstance(command, str):

@@ -1,7 +1,7 @@
 """Turns what a caller asks for and what the configuration says into a grant, with every path looked up and checked."""
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,6 +10,10 @@ from ringfence.manager.environment import check_variables
 from ringfence.policy.config import SandboxConfig, expand, is_encodable
 from ringfence.policy.defaults import PROTECTED, UNMADE
 from ringfence.policy.globs import PathRules, compiled, escape
+from ringfence.policy.judging import INSIDE
+from ringfence.policy.layer import is_below
+from ringfence.policy.reading import Directory
+from ringfence.policy.terms import Terms
 from ringfence.values.grant import Grant
 from ringfence.values.guarantee import Guarantee
 from ringfence.values.limits import Limits
@@ -62,50 +66,128 @@ class Caller:
 
 
 def make_grant(
-    wish: Wish, config: SandboxConfig, caller: Caller, env: Mapping[str, str]
+    wish: Wish,
+    config: SandboxConfig,
+    caller: Caller,
+    env: Mapping[str, str],
+    terms: Terms | None = None,
+    policy_files: Iterable[str] = (),
 ) -> tuple[Grant, tuple[str, ...]]:
     """The grant, and what the caller should be told about it.
+
+    With terms, the policy has the last word: what it hides is hidden, what it does not let a request have is refused,
+    and its own files cannot be written where they lie in a writable directory.
 
     Raises:
         InvalidConfig: a path or row that makes no sense.
         PathAccessDenied: a directory that cannot be granted.
     """
     check_variables(wish.env)
-    denied = _denied_rows((*config.blacklist, *wish.deny), caller)
+    asked = wish.workspace if wish.workspace is not None else Path.cwd()
+    hidden = _hidden_rows(terms, os.path.realpath(_text(asked))) if terms else ()
+    denied = _denied_rows((*config.blacklist, *wish.deny), hidden, caller)
     rules = compiled(denied)
-    workspace = _workspace(wish.workspace if wish.workspace is not None else Path.cwd(), caller, rules)
-    notes: list[str] = []
+    workspace = _workspace(asked, caller, rules)
+    notes: list[str] = list(terms.notes) if terms else []
     writable = [_directory(path, caller, rules) for path in wish.write]
+    readable = [_readable(path, rules) for path in wish.read]
+    if terms is not None:
+        _refuse_beyond(terms, "read", readable, workspace)
+        _refuse_beyond(terms, "write", writable, workspace)
+        readable += [_readable(path, rules) for path in _granted(terms.read, notes)]
+        writable += [_directory(path, caller, rules) for path in _granted(terms.write, notes)]
     for row in config.whitelist:
         path = expand(row, caller.environ, caller.home)
-        if os.path.exists(path):
-            writable.append(_directory(path, caller, rules))
-        else:
+        if not os.path.exists(path):
             notes.append(f"filesystem.whitelist {row}: there is no {path}, so it is left out")
+        elif terms is not None and not _covered(terms, "write", os.path.realpath(path), workspace):
+            notes.append(f"filesystem.whitelist {row}: the policy does not let it be written, so it is left out")
+        else:
+            writable.append(_directory(path, caller, rules))
     granted = (workspace, *writable)
     rows = (expand(row, caller.environ, caller.home) for row in config.whitelist)
     for given in (*wish.write, *wish.read, *rows):
         _refuse_detour(os.fspath(given), granted)
-    requires = wish.requires
-    if config.allow_read_outside:
+    access = terms.value("filesystem_access") if terms else None
+    read_outside = config.allow_read_outside if access is None else access == "read_outside"
+    requires = wish.requires | (terms.requires if terms else frozenset())
+    if read_outside:
         requires -= {Guarantee.HOST_FILES_HIDDEN, Guarantee.HOST_NAMES_HIDDEN}
+    roots = tuple(path for path in dict.fromkeys(writable) if path != workspace)
     grant = Grant(
         workspace=workspace,
-        writable=tuple(path for path in dict.fromkeys(writable) if path != workspace),
-        readable=tuple(dict.fromkeys(_readable(path, rules) for path in wish.read)),
+        writable=roots,
+        readable=tuple(dict.fromkeys(readable)),
         denied=denied,
-        protected=(*PROTECTED, *UNMADE),
-        read_outside=config.allow_read_outside,
+        protected=(*PROTECTED, *UNMADE, *_inside_roots(policy_files, (workspace, *roots))),
+        read_outside=read_outside,
         env=(*env.items(), *wish.env),
-        limits=wish.limits or config.limits,
+        limits=terms.limits(config.limits, wish.limits) if terms else wish.limits or config.limits,
         requires=requires,
     )
     return grant, tuple(notes)
 
 
-def _denied_rows(rows: Iterable[str], caller: Caller) -> tuple[str, ...]:
-    """The blacklist, expanded; a row that names a link also hides its target. Our own state is always in it."""
+def _hidden_rows(terms: Terms, workspace: str) -> tuple[str, ...]:
+    """What the policy hides, as paths of the host; `/workspace` in it stands for the workspace."""
+    rows = (rule.row for rule in terms.hidden)
+    return tuple(escape(workspace) + row[len(INSIDE) :] if is_below(row, INSIDE) else row for row in rows)
+
+
+def _covered(terms: Terms, how: str, path: str, workspace: Path) -> bool:
+    """Whether the policy lets a request have a directory; it does, where it has no opinion."""
+    granted = terms.write if how == "write" else terms.read
+    access = terms.value("filesystem_access")
+    if granted is None and (access is None or (access == "read_outside" and how == "read")):
+        return True
+    roots = [os.fspath(workspace), *(directory.path for directory in (*(granted or ()), *(terms.write or ())))]
+    return any(is_below(path, root) for root in roots)
+
+
+def _refuse_beyond(terms: Terms, how: str, paths: Iterable[Path], workspace: Path) -> None:
+    """Refuse what a request asks for beyond what the policy grants."""
+    for path in paths:
+        if not _covered(terms, how, os.fspath(path), workspace):
+            setting = terms.get(f"filesystem.{how}") or terms.get("filesystem_access")
+            raise PathAccessDenied(
+                os.fspath(path),
+                f"the policy does not let a request {how} it",
+                rule=setting.place if setting else f"filesystem.{how}",
+                hint=f"add it to filesystem.{how} of the policy",
+            )
+
+
+def _granted(directories: tuple[Directory, ...] | None, notes: list[str]) -> Iterator[str]:
+    """What the policy itself grants, as far as it is there.
+
+    A link is refused: where it leads can change after the policy was written, and by whom is not known.
+    """
+    for directory in directories or ():
+        if not os.path.lexists(directory.path):
+            notes.append(f"{directory.mark}: there is no {directory.written}, so it is left out")
+        elif os.path.realpath(directory.path) != os.path.normpath(directory.path):
+            real = os.path.realpath(directory.path)
+            raise directory.mark.fault(
+                f"{directory.written} leads through a link", f"name the directory itself: {real}"
+            )
+        else:
+            yield directory.path
+
+
+def _inside_roots(files: Iterable[str], roots: tuple[Path, ...]) -> Iterator[str]:
+    """The paths, relative to the writable directory that holds them, of files that must not be written."""
+    for file in files:
+        real = os.path.realpath(file)
+        yield from (os.path.relpath(real, root) for root in roots if is_below(real, os.fspath(root)))
+
+
+def _denied_rows(rows: Iterable[str], ready: Iterable[str], caller: Caller) -> tuple[str, ...]:
+    """The blacklist, expanded, and rows that are so already; a row that names a link also hides its target.
+
+    Our own state is always in it.
+    """
     expanded = [expand(row, caller.environ, caller.home, glob=True) for row in rows]
+    expanded += ready
     expanded.append(escape(os.path.realpath(caller.state)))
     real = [
         escape(os.path.realpath(path)) for path in compiled(tuple(expanded)).literals if os.path.realpath(path) != path

@@ -1,25 +1,29 @@
 """One request, start to end. Read this file first.
 
-request -> decide -> acquire -> execute -> collect -> audit -> result
+request -> decide -> approve -> acquire -> execute -> collect -> audit -> result
 
-Left of `acquire` is judgement: it looks at values and says yes or no. Right of it is enforcement: it obeys the grant
-and never judges. The journal opens before anything runs, with the decision, and closes after it, with the result; if
-it cannot be written, nothing runs.
+Left of `acquire` is judgement: it looks at values and says yes or no, or has a person asked. Right of it is
+enforcement: it obeys the grant and never judges. The journal opens before anything runs, with the decision, and closes
+after it, with the result; if it cannot be written, nothing runs.
 """
 
 import hashlib
 import os
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from ringfence.approvals.ask import SessionMemory, ask
+from ringfence.approvals.base import Approval, ConfirmationService
+from ringfence.approvals.question import hash_request, make_question
 from ringfence.audit.journal import Journal
 from ringfence.engines.base import Box
 from ringfence.errors import CommandNotAllowed, InvalidConfig, PathAccessDenied, RingfenceError
 from ringfence.manager.environment import check_variables
 from ringfence.policy.config import is_encodable
 from ringfence.policy.decide import Place, decide
+from ringfence.policy.terms import Terms
 from ringfence.values.grant import Grant
 from ringfence.values.outcome import Refused, Result
 from ringfence.values.request import Request
@@ -29,12 +33,40 @@ from ringfence.values.violation import Severity, Violation, ViolationKind
 _COMMAND_SHOWN = 4096
 """Characters of a command that the journal keeps as text; its hash covers all of it."""
 
+_VOTES_KEPT = 20
+"""Votes that the journal keeps; a command of thousands of parts must not fill the disk."""
+
+_KINDS = {
+    "filesystem": ViolationKind.PATH,
+    "allowed_paths": ViolationKind.PATH,
+    "denied_paths": ViolationKind.PATH,
+    "temporary_files": ViolationKind.PATH,
+    "network": ViolationKind.NETWORK,
+    "allowed_domains": ViolationKind.NETWORK,
+    "denied_domains": ViolationKind.NETWORK,
+}
+"""What a refusal is about, by how its rule's name begins; all others are about the command."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judge:
+    """What a request is judged by besides its grant, and who is asked."""
+
+    terms: Terms | None = None
+    confirmation: ConfirmationService | None = None
+    session: str = ""
+    home: str = ""
+
 
 class Pipeline:
-    def __init__(self, grant: Grant, journal: Journal, acquire: Callable[[], Awaitable[Box]]) -> None:
+    def __init__(
+        self, grant: Grant, journal: Journal, acquire: Callable[[], Awaitable[Box]], judge: Judge | None = None
+    ) -> None:
         self._grant = grant
         self._journal = journal
         self._acquire = acquire
+        self._judge = judge or Judge()
+        self._memory = SessionMemory()
 
     async def run(self, request: Request) -> Result:
         """Run one request, or say why not.
@@ -46,31 +78,74 @@ class Pipeline:
         """
         check_form(request)
         run_id = os.urandom(8).hex()
-        place = Place(_resolved_cwd(request, self._grant))
-        decision = decide(request, self._grant, place)
+        place = self.place(request)
+        decision = decide(request, self._grant, place, self._judge.terms)
+        request = replace(request, cwd=place.cwd)
         entry = self._journal.open(run_id, _opened(request, decision, place))
         try:
-            result = await self._execute(replace(request, cwd=place.cwd), decision)
+            approval = await self._approve(request, decision)
+            result = await self._execute(request, decision, approval)
         except RingfenceError as fault:
             entry.close({"ending": "fault", "code": fault.code, "message": fault.message})
             raise
         except BaseException as fault:
             entry.close({"ending": "abandoned", "message": type(fault).__name__})
             raise
-        entry.close(_ended(result))
+        entry.close(_ended(result) | _approved(approval))
         return replace(result, run_id=run_id)
 
-    async def _execute(self, request: Request, decision: Decision) -> Result:
-        if decision.verdict is not Verdict.ALLOW:
-            return _refusal(decision)
+    def place(self, request: Request) -> Place:
+        """Where a request would run.
+
+        Raises:
+            PathAccessDenied: there is no such directory, or we may not enter it.
+        """
+        return Place(_resolved_cwd(request, self._grant), self._judge.home)
+
+    async def _approve(self, request: Request, decision: Decision) -> Approval | None:
+        """Ask a person where the decision is to ask, and somebody can be asked."""
+        service = self._judge.confirmation
+        if decision.verdict is not Verdict.ASK or service is None:
+            return None
+        seconds = decision.asking.timeout_seconds
+        question = make_question(
+            request,
+            decision,
+            session=self._judge.session,
+            seconds=seconds,
+            spans=tuple(reason.span for reason in decision.reasons if reason.verdict is Verdict.ASK and reason.span),
+            may_remember=decision.asking.remember_session,
+        )
+        return await ask(service, question, seconds, memory=self._memory)
+
+    async def _execute(self, request: Request, decision: Decision, approval: Approval | None) -> Result:
+        refusal = _refusal(request, decision, approval)
+        if refusal is not None:
+            return refusal
         box = await self._acquire()
         return await box.run(request)
 
 
-def _refusal(decision: Decision) -> Result:
+def _refusal(request: Request, decision: Decision, approval: Approval | None) -> Result | None:
+    """Why it does not run; None if it may: because the decision says so, or because exactly this was approved."""
     reason = decision.deciding
-    violation = Violation(ViolationKind.PATH, Severity.HIGH, reason.why, reason.rule, reason.allow_by)
-    return Result(ending=Refused(reason.why, reason.rule, reason.allow_by), violations=(violation,))
+    match decision.verdict:
+        case Verdict.ALLOW:
+            return None
+        case Verdict.ASK if approval is not None and approval.covers(hash_request(request, decision.grant)):
+            return None
+        case Verdict.ASK if approval is not None:
+            why = f"{reason.why}; {approval.by} did not say yes ({approval.how})"
+        case Verdict.ASK:
+            why = f"{reason.why}; a person has to say yes, and there is nobody to ask"
+            other = "" if reason.allow_by.startswith("a person's yes") else f", or {reason.allow_by}"
+            where = f"run it where somebody can be asked: at a terminal, or with Sandbox(confirmation=...){other}"
+            reason = replace(reason, allow_by=where)
+        case Verdict.DENY:
+            why = reason.why
+    kind = next((kind for head, kind in _KINDS.items() if reason.rule.startswith(head)), ViolationKind.COMMAND)
+    violation = Violation(kind, Severity.HIGH, why, reason.place, reason.allow_by)
+    return Result(ending=Refused(why, reason.place, reason.allow_by), violations=(violation,))
 
 
 def check_form(request: Request) -> None:
@@ -132,6 +207,21 @@ def _opened(request: Request, decision: Decision, place: Place) -> dict[str, Any
         "verdict": decision.verdict.name.lower(),
         "rule": decision.deciding.rule,
         "why": decision.deciding.why,
+        "votes": [str(vote) for vote in decision.reasons if vote.verdict is not Verdict.ALLOW][:_VOTES_KEPT],
+    }
+
+
+def _approved(approval: Approval | None) -> dict[str, Any]:
+    if approval is None:
+        return {}
+    return {
+        "approval": {
+            "granted": approval.granted,
+            "by": approval.by,
+            "how": approval.how,
+            "remembered": approval.remembered,
+            "request_hash": approval.request_hash,
+        }
     }
 
 

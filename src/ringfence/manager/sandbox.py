@@ -8,12 +8,18 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from ringfence.approvals.base import ConfirmationService
 from ringfence.engines.base import Box
 from ringfence.errors import RingfenceError
-from ringfence.manager.assemble import Assembly, assemble
+from ringfence.manager.assemble import Assembly, Judged, assemble
+from ringfence.manager.configuring import home_directory
 from ringfence.manager.granting import REQUIRED, Wish
-from ringfence.manager.pipeline import Pipeline, check_form
+from ringfence.manager.pipeline import Judge, Pipeline, check_form
+from ringfence.manager.policing import PolicyEngine
+from ringfence.policy import judging
+from ringfence.policy.decide import decide
 from ringfence.policy.globs import compiled
+from ringfence.values.facts import PathFact, Span, Touch
 from ringfence.values.guarantee import Guarantee, Wall
 from ringfence.values.limits import Limits
 from ringfence.values.outcome import Result, Usage
@@ -50,6 +56,11 @@ class Sandbox:
         limits: instead of the configured ones.
         config: a configuration file, instead of the one that the environment names.
         requires: what the wall has to guarantee.
+        policy: a policy file, or a `PolicyEngine`; the one that RINGFENCE_POLICY names is in force in any case. No file
+            is looked for in the workspace, where the agent could have written it.
+        role: the role that the agent has in the policy.
+        tool: as which of the policy's tools commands are judged.
+        confirmation: who is asked where the policy says so; without one, what would be asked is refused.
 
     Raises:
         InvalidConfig, PathAccessDenied: what was asked for makes no sense or cannot be granted.
@@ -67,6 +78,10 @@ class Sandbox:
         limits: Limits | None = None,
         config: StrPath | None = None,
         requires: frozenset[Guarantee] = REQUIRED,
+        policy: PolicyEngine | StrPath | None = None,
+        role: str | None = None,
+        tool: str = "shell_exec",
+        confirmation: ConfirmationService | None = None,
     ) -> None:
         wish = Wish(
             workspace=workspace,
@@ -77,10 +92,17 @@ class Sandbox:
             limits=limits,
             requires=requires,
         )
-        self._assembly: Assembly = assemble(wish, config_path=config)
+        judged = Judged(policy=policy, role=role, tool=tool)
+        self._assembly: Assembly = assemble(wish, config_path=config, judged=judged)
         self._grant = self._assembly.grant
         self._rules = compiled(self._grant.denied)
-        self._pipeline = Pipeline(self._grant, self._assembly.journal, self._acquire)
+        judge = Judge(
+            terms=self._assembly.terms,
+            confirmation=confirmation,
+            session=os.urandom(8).hex(),
+            home=home_directory(os.environ),
+        )
+        self._pipeline = Pipeline(self._grant, self._assembly.journal, self._acquire, judge)
         self._box: Box | None = None
         self._opening = asyncio.Lock()
         self._closed = False
@@ -222,6 +244,9 @@ class Sandbox:
         """What the grant says about a path; the kernel has the last word."""
         text = os.path.normpath(os.path.join(self._grant.workspace, _inside(os.fspath(path), self._grant.workspace)))
         real = os.path.realpath(text)
+        for vote in self._votes_on_path(text, write=write):
+            if vote.verdict is not Verdict.ALLOW:
+                return vote
         row = self._rules.matches(text) or self._rules.matches(real)
         if row is not None:
             return Reason(Verdict.DENY, f"filesystem.blacklist {row}", f"{text} is blacklisted")
@@ -242,13 +267,22 @@ class Sandbox:
             f"grant its directory with {'write' if write else 'read'}=",
         )
 
+    def _votes_on_path(self, path: str, *, write: bool) -> tuple[Reason, ...]:
+        terms = self._assembly.terms
+        if terms is None:
+            return ()
+        fact = PathFact(Touch.WRITE if write else Touch.READ, path, Span(0, 0))
+        where = judging.Where(self._grant.workspace, self._grant.workspace)
+        return tuple(judging.on_path(terms, fact, where))
+
     def check_command(self, command: str) -> Reason:
         """Whether a command line would be run at all."""
+        request = Request(command=command)
         try:
-            check_form(Request(command=command))
+            check_form(request)
         except RingfenceError as fault:
             return Reason(Verdict.DENY, fault.code, fault.message, fault.hint)
-        return Reason(Verdict.ALLOW, "default", "nothing speaks against it")
+        return decide(request, self._grant, self._pipeline.place(request), self._assembly.terms).deciding
 
     def check_network(self, host: str, port: int | None = None) -> Reason:
         """Whether a command may reach a host: never, from inside a box."""

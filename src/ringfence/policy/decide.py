@@ -1,15 +1,37 @@
-"""Decides: from a request, a grant and where it runs, to a decision. Pure: looks at values, never at the disk."""
+"""Decides: from a request, a grant, where it runs and what holds for it, to a decision. Pure: never looks at the disk.
+
+Every rule votes, and every vote is kept; the strictest one counts (allow < ask < deny). A fault in judging is a vote
+against (requirement C12).
+"""
 
 import os
+import shlex
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from ringfence.policy import judging
 from ringfence.policy.globs import compiled
+from ringfence.policy.risk.assess import assess
+from ringfence.policy.schema import RiskLevel
+from ringfence.policy.terms import Terms
+from ringfence.shell.analyse import analyse
+from ringfence.shell.checks import validate
+from ringfence.shell.context import Context
+from ringfence.values.facts import Answer, Facts, Finding
 from ringfence.values.grant import Grant
 from ringfence.values.request import Request
+from ringfence.values.risk import Risk
 from ringfence.values.verdict import Decision, Reason, Verdict
 
 _ALLOWED = Reason(Verdict.ALLOW, "default", "nothing speaks against it")
+_BY_RISK = {
+    Risk.SAFE: None,
+    Risk.LOW: RiskLevel.LOW,
+    Risk.MEDIUM: RiskLevel.MEDIUM,
+    Risk.HIGH: RiskLevel.HIGH,
+    Risk.CRITICAL: RiskLevel.CRITICAL,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,33 +39,105 @@ class Place:
     """Where a request wants to run, with links resolved."""
 
     cwd: Path
+    home: str = ""
+    """What `~` in a command stands for; empty if that is not known."""
 
 
-def decide(request: Request, grant: Grant, place: Place) -> Decision:
-    """All votes on a request; the strictest one counts."""
-    reasons = [_ALLOWED]
+def decide(
+    request: Request, grant: Grant, place: Place, terms: Terms | None = None, *, language: str | None = None
+) -> Decision:
+    """All votes on a request; the strictest one counts. Without terms, only the grant has a say."""
+    reasons = [_ALLOWED, *_on_directory(grant, place)]
+    if terms is None:
+        return Decision(tuple(reasons), grant)
+    text = command_text(request)
+    try:
+        reasons += _on_terms(text, terms, grant, place, language)
+    except Exception as fault:  # whatever it is, what could not be judged must not run
+        reasons.append(
+            Reason(
+                Verdict.DENY,
+                "fault in judging",
+                f"the request could not be judged ({type(fault).__name__}: {fault})",
+                "a simpler command; and please report this one",
+            )
+        )
+    return Decision(tuple(dict.fromkeys(reasons)), grant, terms.asking, text)
+
+
+def command_text(request: Request) -> str:
+    """The text that is judged: the command line, or the words of a program without a shell, quoted for one."""
+    return request.command if request.command is not None else shlex.join(request.argv or ())
+
+
+def _on_terms(text: str, terms: Terms, grant: Grant, place: Place, language: str | None) -> Iterator[Reason]:
+    yield from judging.on_tool(terms)
+    yield from judging.on_language(terms, language)
+    found, why = _assessed(text, terms, language or "bash")
+    yield from judging.on_risk(terms, found, why)
+    if language not in (None, "bash"):
+        return  # code of another language is no command line; what it may do is up to the wall
+    facts = analyse(text)
+    yield from judging.on_commands(terms, facts)
+    yield from judging.on_paths(terms, facts, judging.Where(grant.workspace, place.cwd, place.home))
+    yield from judging.on_hosts(terms, facts)
+    yield from _on_checks(facts, terms, grant, place)
+
+
+def _assessed(text: str, terms: Terms, language: str) -> tuple[RiskLevel | None, str]:
+    """What the analysis of the code advises; asked only where the policy makes something of it."""
+    if terms.get("approvals.ask_for.risks") is None:
+        return None, ""
+    assessment = assess(language, text)
+    worst = max(assessment.findings, key=lambda finding: finding.risk, default=None)
+    return _BY_RISK[assessment.risk], worst.why if worst else ""
+
+
+def _on_checks(facts: Facts, terms: Terms, grant: Grant, place: Place) -> Iterator[Reason]:
+    confined = terms.value("temporary_files")
+    context = Context(
+        workspace=os.fspath(grant.workspace),
+        home=place.home or "/home/agent",
+        strictness=terms.strictness,
+        sensitive=terms.value("validation.sensitive_files", "block") == "block",
+        own_tmp_only=None if confined is None else confined == "own_prefix",
+    )
+    for finding in validate(facts, context):
+        if finding.answer is not Answer.PASS:
+            yield _as_vote(finding, terms)
+
+
+def _as_vote(finding: Finding, terms: Terms) -> Reason:
+    setting = terms.get("validation.strictness")
+    return Reason(
+        Verdict.DENY if finding.answer is Answer.BLOCK else Verdict.ALLOW,
+        f"check {finding.check}: {finding.rule}",
+        finding.why if finding.answer is Answer.BLOCK else f"warning: {finding.why}",
+        finding.allow_by or "another way to write it, or a looser validation in the policy",
+        setting.mark.source if setting else "",
+        setting.mark.line if setting else None,
+        finding.span,
+    )
+
+
+def _on_directory(grant: Grant, place: Place) -> Iterator[Reason]:
     rules = compiled(grant.denied)
     cwd = os.fspath(place.cwd)
     if not any(_is_below(place.cwd, root) for root in (*grant.writable_roots, *grant.readable)):
-        reasons.append(
-            Reason(
-                Verdict.DENY,
-                "filesystem.whitelist",
-                f"the working directory {cwd} is not in what is granted",
-                f"add it to filesystem.whitelist, or run with --write {cwd}",
-            )
+        yield Reason(
+            Verdict.DENY,
+            "filesystem.whitelist",
+            f"the working directory {cwd} is not in what is granted",
+            f"add it to filesystem.whitelist, or run with --write {cwd}",
         )
     row = rules.matches(cwd)
     if row is not None:
-        reasons.append(
-            Reason(
-                Verdict.DENY,
-                f"filesystem.blacklist {row}",
-                f"the working directory {cwd} is blacklisted",
-                "work in another directory; the blacklist cannot be widened",
-            )
+        yield Reason(
+            Verdict.DENY,
+            f"filesystem.blacklist {row}",
+            f"the working directory {cwd} is blacklisted",
+            "work in another directory; the blacklist cannot be widened",
         )
-    return Decision(tuple(reasons), grant)
 
 
 def _is_below(path: Path, directory: Path) -> bool:

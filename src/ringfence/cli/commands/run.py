@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
+from ringfence.approvals.terminal import TerminalConfirmationService
 from ringfence.cli.exits import Finished
 from ringfence.cli.say import note
 from ringfence.errors import InvalidConfig
@@ -58,6 +59,9 @@ def run(
     ] = None,
     stdin: Annotated[bool, typer.Option("--stdin", "-i", help="Pass our standard input on to it.")] = False,
     config: Annotated[Path | None, typer.Option(metavar="FILE", help="Use this configuration file.")] = None,
+    policy: Annotated[Path | None, typer.Option(metavar="FILE", help="Judge it by this policy.")] = None,
+    role: Annotated[str | None, typer.Option(metavar="NAME", help="The role in the policy.")] = None,
+    tool: Annotated[str, typer.Option(metavar="NAME", help="As which tool of the policy it runs.")] = "shell_exec",
     as_json: Annotated[
         bool, typer.Option("--json", help="Print one JSON object with everything, instead of its output.")
     ] = False,
@@ -87,6 +91,11 @@ def run(
         stdin=sys.stdin.buffer.read() if stdin else None,
         limits=limits,
         config=config,
+        policy=policy,
+        role=role,
+        tool=tool,
+        # Whoever sits at the terminal is asked where the policy says so; piped input is the command's, not an answer.
+        confirmation=TerminalConfirmationService() if sys.stdin.isatty() and not stdin else None,
         overflow=Overflow.STOP,
         on_output=None if as_json else _pass_through,
     )

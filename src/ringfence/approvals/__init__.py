@@ -1,0 +1,1 @@
+"""Asking a person, where the policy says so: the port, and the ways to ask."""

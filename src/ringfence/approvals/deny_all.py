@@ -1,0 +1,8 @@
+"""Says no to everything: the default where nobody can be asked."""
+
+from ringfence.approvals.base import Answer, Question, refuse
+
+
+class DenyAllConfirmationService:
+    async def confirm(self, question: Question) -> Answer:
+        return refuse(question, by="nobody", how="there is nobody to ask")

@@ -1,0 +1,110 @@
+"""`ringfence check`: what would be decided about a command, by which rules, and what would change it."""
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from ringfence.cli.say import visible
+from ringfence.manager.policing import PolicyEngine
+from ringfence.values.request import Request
+from ringfence.values.verdict import Decision, Reason, Verdict
+
+CODES = {Verdict.ALLOW: 0, Verdict.ASK: 10, Verdict.DENY: 11}
+"""Exit codes; above those that shells and typer use for their own faults."""
+
+_VOTES_SHOWN = 30
+"""As many as one can read."""
+_COLOURS = {Verdict.ALLOW: typer.colors.GREEN, Verdict.ASK: typer.colors.YELLOW, Verdict.DENY: typer.colors.RED}
+
+
+def check(
+    command: Annotated[
+        list[str],
+        typer.Argument(
+            help="One word is a line for the shell; several are a program and its arguments.", show_default=False
+        ),
+    ],
+    policy: Annotated[Path | None, typer.Option(metavar="FILE", help="The policy to ask.")] = None,
+    role: Annotated[str | None, typer.Option(metavar="NAME", help="The role that the agent has.")] = None,
+    tool: Annotated[str, typer.Option(metavar="NAME", help="The tool that would run it.")] = "shell_exec",
+    workspace: Annotated[
+        Path | None, typer.Option("--workspace", "-w", metavar="DIR", help="Where it would run; default: here.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Say what would be decided about a command, without running it.
+
+    Exits with 0 if it may run, 10 if a person has to be asked, 11 if it is refused.
+
+    Examples:
+
+        ringfence check --policy policy.yaml -- "rm -rf build && make"
+
+        ringfence check --policy policy.yaml --role data_analyst --json -- git push
+    """
+    engine = PolicyEngine.from_files(project=policy)
+    request = Request(command=command[0]) if len(command) == 1 else Request(argv=tuple(command))
+    decision = engine.decide(request, tool, role, workspace=(workspace or Path.cwd()).resolve())
+    print(json.dumps(as_object(decision)) if as_json else shown(decision), end="\n")
+    raise typer.Exit(CODES[decision.verdict])
+
+
+def as_object(decision: Decision) -> dict[str, Any]:
+    """The decision as plain values."""
+    return {
+        "verdict": decision.verdict.name.lower(),
+        "sentence": decision.sentence,
+        "command": decision.text,
+        "votes": [
+            {
+                "verdict": vote.verdict.name.lower(),
+                "rule": vote.rule,
+                "why": vote.why,
+                "allow_by": vote.allow_by,
+                "source": vote.source or None,
+                "line": vote.line,
+                "span": None if vote.span is None else [vote.span.start, vote.span.end],
+            }
+            for vote in decision.reasons
+        ],
+    }
+
+
+def shown(decision: Decision) -> str:
+    """The decision for a person: the verdict, then each vote below the text that it is about."""
+    word = typer.style(decision.verdict.name.lower(), fg=_COLOURS[decision.verdict], bold=True)
+    lines = [f"{word}: {visible(decision.deciding.why)}"]
+    votes = sorted(decision.reasons, key=lambda vote: -vote.verdict)
+    for vote in votes[:_VOTES_SHOWN]:
+        if vote is decision.reasons[0] and len(votes) > 1:
+            continue  # the vote that nothing speaks against it, where something does speak
+        lines += ["", *_vote(vote, decision.text)]
+    if len(votes) > _VOTES_SHOWN:
+        lines += ["", f"  ... and {len(votes) - _VOTES_SHOWN} more votes; --json gives all"]
+    return "\n".join(lines)
+
+
+def _vote(vote: Reason, text: str) -> list[str]:
+    head = typer.style(f"{vote.verdict.name.lower():5}", fg=_COLOURS[vote.verdict])
+    lines = [f"  {head} {visible(vote.why)}", f"        rule: {visible(vote.place)}"]
+    if vote.span is not None and vote.span.end > vote.span.start:
+        lines += [f"        {line}" for line in underlined(text, vote.span.start, vote.span.end)]
+    if vote.allow_by and vote.verdict is not Verdict.ALLOW:
+        lines.append(f"        to allow it: {visible(vote.allow_by)}")
+    return lines
+
+
+_AROUND = 40
+"""Characters of the text that are shown on either side of what is underlined."""
+
+
+def underlined(text: str, start: int, end: int) -> tuple[str, str]:
+    """A stretch of a text with a little around it, control characters made visible, and the line that marks it."""
+    end = min(end, start + 2 * _AROUND)
+    before, marked, after = text[max(0, start - _AROUND) : start], text[start:end], text[end : end + _AROUND]
+    head = ("..." if start > _AROUND else "") + visible(before)
+    tail = visible(after) + ("..." if end + _AROUND < len(text) else "")
+    body = visible(marked)
+    return head + body + tail, " " * len(head) + "^" * max(1, len(body))

@@ -1,0 +1,51 @@
+"""Checks the examples that a rule carries: what it has to match, and what it has to spare."""
+
+import posixpath
+
+from ringfence.policy.document import Mark
+from ringfence.policy.hosts import HostRule, normal_host
+from ringfence.policy.model import Name
+from ringfence.policy.rules import CommandRule, Match, PathList, PathRule
+from ringfence.shell.analyse import analyse
+
+Rule = CommandRule | PathRule | HostRule
+
+
+def check_examples(rule: Rule, *, allowing: bool, matches: tuple[Name, ...], spares: tuple[Name, ...]) -> None:
+    """Hold a rule against its own examples.
+
+    Raises:
+        InvalidConfig: one of them is not as the rule's writer believed; names the example's place.
+    """
+    for example in matches:
+        if not _holds(rule, example.text, example.mark, allowing=allowing):
+            raise example.mark.fault(
+                f"the rule {rule.written!r} does not match its example {example.text!r}",
+                "change the rule or the example",
+            )
+    for example in spares:
+        if _holds(rule, example.text, example.mark, allowing=allowing):
+            raise example.mark.fault(
+                f"the rule {rule.written!r} matches {example.text!r}, which it should spare",
+                "change the rule or the example",
+            )
+
+
+def _holds(rule: Rule, example: str, mark: Mark, *, allowing: bool) -> bool:
+    match rule:
+        case HostRule():
+            host, _, port = example.rpartition(":") if example.count(":") == 1 else (example, "", "")
+            if port and not port.isdigit():
+                raise mark.fault(f"the example {example!r} is no host", "write it as host or host:port")
+            return rule.matches(normal_host(host), int(port) if port else None, surely=allowing)
+        case PathRule():
+            if not example.startswith("/"):
+                raise mark.fault(f"the example {example!r} is not an absolute path", "write it from /")
+            return PathList((rule,)).first((posixpath.normpath(example),)) is not None
+        case CommandRule():
+            facts = analyse(example)
+            if facts.problem is not None:
+                raise mark.fault(f"the example {example!r} is no command: {facts.problem.why}", "write a whole command")
+            if allowing:
+                return any(rule.allows(program) is Match.YES for program in facts.programs)
+            return any(rule.denies(program) is Match.YES for program in facts.programs)

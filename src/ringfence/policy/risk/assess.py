@@ -1,0 +1,92 @@
+"""Assesses: from code and its language to a risk, with the patterns found and where. Advice only.
+
+Whoever writes the code knows this file too. What it calls HIGH deserves a second look; what it calls SAFE is made only
+of parts on a list of harmless ones, which is as much as reading can give. Neither is a wall, and no wall may be left
+out because of it, except where a caller asks for exactly that (`route`).
+
+Four rules keep the advice honest:
+- SAFE is earned: each construct, name and module has to be on the list. The unknown is HIGH.
+- Code that is too long or too deep to be read is CRITICAL, because nobody has read it.
+- A fault in the analysis is CRITICAL as well, never a pass.
+- More code never means less risk: of two complete pieces, their sum is at least as risky as each. This is why a name
+  is never believed to be harmless because the code redefines it, and why a session that keeps its state is as risky as
+  its riskiest piece.
+
+What this does not protect against: anything. Code can put together names that appear nowhere in its text.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+from ringfence.policy.risk import findings as limits
+from ringfence.policy.risk.findings import Findings
+from ringfence.policy.risk.javascript import assess_javascript, assess_jsx, assess_tsx, assess_typescript
+from ringfence.policy.risk.python import assess_python
+from ringfence.policy.risk.shell import assess_shell, read_facts
+from ringfence.values.facts import Facts
+from ringfence.values.risk import Assessment
+
+Assessor = Callable[[str, Findings], None]
+
+_ASSESSORS: Final[dict[str, Assessor]] = {
+    "python": assess_python,
+    "javascript": assess_javascript,
+    "jsx": assess_jsx,
+    "typescript": assess_typescript,
+    "tsx": assess_tsx,
+    "shell": assess_shell,
+}
+
+_ALIASES: Final[dict[str, str]] = {
+    "py": "python",
+    "python3": "python",
+    "js": "javascript",
+    "mjs": "javascript",
+    "cjs": "javascript",
+    "node": "javascript",
+    "nodejs": "javascript",
+    "ts": "typescript",
+    "mts": "typescript",
+    "cts": "typescript",
+    "bash": "shell",
+    "sh": "shell",
+}
+
+LANGUAGES: Final = tuple(_ASSESSORS)
+
+
+def assess(language: str, code: str) -> Assessment:
+    """How risky this code looks. Always answers; never SAFE where it does not know."""
+    given = language.strip().lower()
+    name = _ALIASES.get(given, given)
+    found = Findings()
+    assessor = _ASSESSORS.get(name)
+    if assessor is None:
+        found.add("unknown language", limits.UNKNOWN_LANGUAGE, 1, 1)
+        return found.assessment(name)
+    if len(code) > limits.MAX_CODE:
+        found.add("too long", limits.TOO_LONG, 1, 1)
+        return found.assessment(name)
+    try:
+        code.encode("utf-8")
+    except UnicodeEncodeError:
+        found.add("not text", limits.NO_TEXT, 1, 1)
+        return found.assessment(name)
+    return _assessed(lambda: assessor(code, found), found, name)
+
+
+def assess_facts(facts: Facts) -> Assessment:
+    """The same for a shell command that has been analysed already."""
+    found = Findings()
+    if len(facts.text) > limits.MAX_CODE:
+        found.add("too long", limits.TOO_LONG, 1, 1)
+        return found.assessment("shell")
+    return _assessed(lambda: read_facts(facts, found), found, "shell")
+
+
+def _assessed(work: Callable[[], None], found: Findings, language: str) -> Assessment:
+    try:
+        work()
+    except Exception as fault:  # the safe answer to a fault of our own, whatever it is
+        found.add(f"fault: {type(fault).__name__}", limits.FAULT, 1, 1)
+    return found.assessment(language)

@@ -1,0 +1,116 @@
+"""What holds for one tool in one role, after all layers: the settings by name, and what follows from them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, Final
+
+from ringfence.policy.hosts import HostRule
+from ringfence.policy.model import ROLE_TOOLS, Name, Setting
+from ringfence.policy.reading import Directory
+from ringfence.policy.rules import CommandRule, PathRule
+from ringfence.policy.schema import HANDLING, RiskLevel
+from ringfence.values.facts import Strictness
+from ringfence.values.guarantee import Guarantee
+from ringfence.values.limits import Limits
+from ringfence.values.verdict import Asking
+
+LIMIT_FIELDS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "limits.wall": "wall_seconds",
+        "limits.cpu": "cpu_seconds",
+        "limits.memory": "memory_bytes",
+        "limits.processes": "processes",
+        "limits.open_files": "open_files",
+        "limits.file_size": "file_bytes",
+        "limits.output": "output_bytes",
+        "limits.tmp": "tmp_bytes",
+        "limits.disk": "disk_bytes",
+        "limits.files": "files",
+    }
+)
+"""Our name of a limit, and the field that holds it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Terms:
+    tool: str
+    role: str | None = None
+    settings: Mapping[str, Setting]
+    notes: tuple[str, ...] = ()
+    """What a later layer asked for in vain."""
+
+    def get(self, name: str) -> Setting | None:
+        return self.settings.get(name)
+
+    def value(self, name: str, default: Any = None) -> Any:
+        setting = self.settings.get(name)
+        return default if setting is None else setting.value
+
+    @property
+    def risk(self) -> RiskLevel:
+        return RiskLevel(self.value("risk_level", RiskLevel.HIGH))
+
+    @property
+    def handling(self) -> str:
+        """What the risk level leads to: direct, sandbox, sandbox with limits, human approval."""
+        return HANDLING[self.risk]
+
+    @property
+    def strictness(self) -> Strictness:
+        return Strictness(self.value("validation.strictness", Strictness.NORMAL))
+
+    @property
+    def asking(self) -> Asking:
+        usual = Asking()
+        return Asking(
+            float(self.value("approvals.timeout", usual.timeout_seconds)),
+            self.value("approvals.remember", "never") == "session",
+        )
+
+    @property
+    def requires(self) -> frozenset[Guarantee]:
+        return frozenset(Guarantee(word.replace("_", " ")) for word in self.value("requires", ()))
+
+    @property
+    def read(self) -> tuple[Directory, ...] | None:
+        """Directories that may be read; None if no layer has an opinion."""
+        return self._directories("filesystem.read")
+
+    @property
+    def write(self) -> tuple[Directory, ...] | None:
+        return self._directories("filesystem.write")
+
+    @property
+    def hidden(self) -> tuple[PathRule, ...]:
+        """What the wall has to hide: `filesystem.deny` and `denied_paths`."""
+        return (*self.value("filesystem.deny", ()), *self.value("denied_paths", ()))
+
+    @property
+    def tools(self) -> tuple[tuple[Name, ...], ...]:
+        """The lists of tools that the role may use; a tool has to be in every one."""
+        return tuple(self.value(ROLE_TOOLS.name, ()))
+
+    def command_lists(self) -> tuple[tuple[CommandRule, ...], ...]:
+        return tuple(self.value("allowed_commands", ()))
+
+    def host_lists(self) -> tuple[tuple[HostRule, ...], ...]:
+        return tuple(self.value("allowed_domains", ()))
+
+    def path_lists(self) -> tuple[tuple[PathRule, ...], ...]:
+        return tuple(self.value("allowed_paths", ()))
+
+    def limits(self, otherwise: Limits, asked: Limits | None = None) -> Limits:
+        """The limits in force: the policy's, else those of the configuration; a request may only lower the policy's."""
+        said = {field: self.settings[name].value for name, field in LIMIT_FIELDS.items() if name in self.settings}
+        base = otherwise if asked is None else asked
+        chosen = {field: min(value, getattr(asked, field)) if asked else value for field, value in said.items()}
+        limits = base.changed(**chosen)
+        cores = self.value("max_cpu")
+        if cores is not None:
+            limits = limits.changed(cpu_seconds=min(limits.cpu_seconds, cores * limits.wall_seconds))
+        return limits
+
+    def _directories(self, name: str) -> tuple[Directory, ...] | None:
+        setting = self.settings.get(name)
+        return None if setting is None else tuple(setting.value)

@@ -1,0 +1,285 @@
+"""Text to facts: what a command line would run, touch and call, seen through wrappers, nesting and variables.
+
+The tree is walked in the order in which the shell would run it, with the shell's memory at hand: a variable that was
+set before is known, a directory that was entered before counts for the paths after it, a here-document that is fed to a
+shell is read as commands. Each branch is taken to run. What cannot be resolved is written down as opaque; facts never
+say yes or no.
+
+Bounds: nesting, and the number of commands that are walked, called functions and unrolled loops included.
+
+What this does not protect against: what a program does by itself, without being told by its arguments; a value that
+comes from outside; a race between this reading and the run. The wall holds there, not the analysis.
+"""
+
+import re
+from collections.abc import Iterator
+from functools import partial
+from typing import Final
+
+from ringfence.shell.lexer import Misread
+from ringfence.shell.parse import parse
+from ringfence.shell.running import MAX_UNROLLED, Running
+from ringfence.shell.state import NOTHING, UNKNOWN, Output, worst
+from ringfence.shell.tree import (
+    Command,
+    Compound,
+    Item,
+    Lit,
+    Redirect,
+    Script,
+    Simple,
+)
+from ringfence.shell.words import MAX_VALUE, joined
+from ringfence.values.facts import (
+    NEVER_ENDED,
+    Assignment,
+    Construct,
+    Facts,
+    HostFact,
+    Opaque,
+    Origin,
+    Shape,
+    Span,
+    Touch,
+    Via,
+    Word,
+)
+
+MAX_WALKED: Final = 10_000
+MAX_WORDS: Final = 60_000
+MAX_EXPANDED: Final = 1024 * 1024
+FAULT: Final = "the analysis itself failed"
+_SOCKET: Final = re.compile(r"/dev/(?:tcp|udp)/([^/]+)/(\w+)")
+
+
+def analyse(text: str) -> Facts:
+    """Everything that `text` tells about itself. Never raises; a text that cannot be read has a `problem`."""
+    walk = Walk(text)
+    try:
+        if "\0" in text:
+            raise Misread("a NUL character", text.index("\0"), text.index("\0") + 1)
+        reader = parse(text)
+        walk.tell(reader)
+        walk.script(reader.root, None)
+        walk.leftovers()
+    except Misread as error:
+        walk.problem = walk.problem or Opaque(Span(error.start, error.end), error.why)
+    except RecursionError:
+        walk.problem = Opaque(Span(0, len(text)), "nested too deep")
+    except Exception as error:  # a fault of ours must end in a refusal, not in a caller without facts
+        walk.problem = Opaque(Span(0, len(text)), f"{FAULT} ({type(error).__name__})")
+    return Facts(
+        text,
+        tuple(walk.programs),
+        tuple(walk.paths),
+        tuple(walk.hosts),
+        tuple(walk.assignments),
+        tuple(walk.opaque),
+        walk.problem,
+        tuple(walk.constructs),
+    )
+
+
+class Walk(Running):
+    """One pass over one text."""
+
+    def script(self, script: Script, stdin: Output | None) -> Output:
+        """Walk all commands; gives what they write together."""
+        self.deeper()
+        texts: list[str] = []
+        known, origin = True, Origin.UNKNOWN
+        conditional = False
+        for item in script.items:
+            self.branch += conditional
+            result = self._item(item, stdin)
+            self.branch -= conditional
+            conditional = item.joint in ("&&", "||")
+            if result.text is None:
+                known = False
+            else:
+                texts.append(result.text)
+            origin = worst(origin, result.origin)
+        self.level -= 1
+        return Output("".join(texts) if known and sum(map(len, texts)) <= MAX_VALUE else None, origin)
+
+    def _item(self, item: Item, stdin: Output | None) -> Output:
+        if len(item.stages) == 1:
+            return self.command(item.stages[0], stdin)
+        kept = self.state
+        fed = stdin
+        for stage in item.stages:
+            self.state = kept.copy()
+            fed = self.command(stage, fed)
+        self.state = kept
+        return fed or UNKNOWN
+
+    def command(self, command: Command, stdin: Output | None) -> Output:
+        self.walked += 1
+        if self.walked > MAX_WALKED:
+            raise Misread(f"runs more than {MAX_WALKED} commands", 0, len(self.text))
+        if isinstance(command, Simple):
+            return self._simple(command, stdin)
+        return self._compound(command, stdin)
+
+    def _compound(self, command: Compound, stdin: Output | None) -> Output:
+        kind = command.kind
+        if kind == "function":
+            self.state.functions[command.name] = command
+            if _bomb(command):
+                self.constructs.append(Construct(Shape.FORK_BOMB, self.span(command.start, command.end), command.name))
+            return NOTHING
+        stdin, targets = self._redirects(command.redirects, stdin)
+        result = UNKNOWN
+        if kind == "(":
+            kept, self.state = self.state, self.state.copy()
+            result = self.script(command.scripts[0], stdin)
+            self.state = kept
+        elif kind == "{":
+            result = self.script(command.scripts[0], stdin)
+        elif kind == "for":
+            self._for(command, stdin)
+        else:
+            words = [word for node in command.words for word in self.expand(node)]
+            if kind == "[[":
+                self.subscripts(words)
+            self.branch += 1
+            for script in command.scripts:
+                self.script(script, stdin)
+            self.branch -= 1
+        return self._written(result, targets)
+
+    def _for(self, command: Compound, stdin: Output | None) -> None:
+        values = [word for node in command.words for word in self.expand(node)]
+        if command.name:
+            self.assignments.append(Assignment(command.name, None, self.span(command.start, command.end)))
+        known = values and len(values) <= MAX_UNROLLED and all(word.text is not None for word in values)
+        self.branch += 1
+        if known and command.name and not any(word.pattern for word in values):
+            for word in values:
+                self.state.variables[command.name] = word.text
+                self.script(command.scripts[0], stdin)
+        else:
+            if command.name:
+                self.state.variables[command.name] = None
+                patterns = [word for word in values if word.pattern and word.text]
+                if len(patterns) == len(values) == 1:
+                    self.state.variables[command.name] = patterns[0].text
+                    self.state.globs |= {command.name}
+            self.script(command.scripts[0], stdin)
+        self.branch -= 1
+
+    def leftovers(self) -> None:
+        """Functions and aliases that are only defined: something else may call them."""
+        for name, command in list(self.state.functions.items()):
+            if name not in self.called:
+                self.called.add(name)
+                kept, self.state = self.state, self.state.copy()
+                self.state.parameters = None
+                self.through(Via.FUNCTION, partial(self.script, command.scripts[0], None))
+                self.state = kept
+        for name, word in list(self.state.aliases.items()):
+            if name not in self.called and word.text is not None:
+                self.code(word, Via.SHELL, "alias", None)
+
+    def _simple(self, command: Simple, stdin: Output | None) -> Output:
+        argv: list[Word] = []
+        for node in command.words:
+            argv += self.expand(node)
+        self.words += len(argv)
+        self.expanded += sum([len(word.text) for word in argv if word.text is not None])
+        if self.words > MAX_WORDS or self.expanded > MAX_EXPANDED:
+            raise Misread("more words than can be followed, over all that is run", 0, len(self.text))
+        for assign in command.assigns:
+            self.assign(assign, keep=not argv, exported=bool(argv))
+        stdin, targets = self._redirects(command.redirects, stdin) if command.redirects else (stdin, ())
+        if not argv:
+            return self._written(stdin or NOTHING, targets) if command.redirects else NOTHING
+        if command.late:
+            exported = argv[0].text == "export" or any((word.text or "").startswith("-x") for word in argv[1:])
+            reference = any((word.text or "").startswith("-n") for word in argv[1:])
+            for assign in command.late:
+                self.assign(assign, keep=True, exported=exported, reference=reference)
+                if argv[0].text == "alias" and assign.value is not None:
+                    value = self.expand(assign.value, doubts=False)
+                    if value:
+                        self.state.aliases[assign.name] = value[0]
+        result = self.run(tuple(argv), self.span(command.start, command.end), stdin)
+        return self._written(result, targets) if targets else result
+
+    def _redirects(
+        self, redirects: tuple[Redirect, ...], stdin: Output | None
+    ) -> tuple[Output | None, tuple[str, ...]]:
+        targets: list[str] = []
+        for redirect in redirects:
+            op = redirect.op
+            span = self.span(redirect.start, redirect.end)
+            if redirect.here is not None:
+                detail = redirect.here.delimiter if redirect.here.ended else NEVER_ENDED
+                self.constructs.append(Construct(Shape.HERE_DOCUMENT, span, detail))
+                kept, self.seen = self.seen, Origin.UNKNOWN
+                text = joined(redirect.here.parts, self)[0]
+                if redirect.descriptor in ("", "0"):
+                    stdin = Output(text, self.seen)
+                self.seen = kept
+                continue
+            if redirect.target is None:
+                continue
+            if op == "<<<":
+                kept, self.seen = self.seen, Origin.UNKNOWN
+                text = joined(redirect.target.parts, self)[0]
+                if redirect.descriptor in ("", "0"):
+                    stdin = Output(None if text is None else text + "\n", self.seen)
+                self.seen = kept
+                continue
+            for word in self.expand(redirect.target):
+                text = word.text
+                if op in ("<&", ">&") and text is not None and re.fullmatch(r"[0-9]*-?", text):
+                    continue
+                if text is not None:
+                    socket = _SOCKET.fullmatch(text)
+                    if socket:
+                        port = int(socket[2]) if socket[2].isdigit() else None
+                        self.hosts.append(HostFact(socket[1], port, word.span, "/dev/tcp"))
+                if op in ("<", "<&", "<>"):
+                    self.touch(Touch.READ, word)
+                    if redirect.descriptor in ("", "0"):
+                        known = self.state.files.get(self.state.key(text)) if text is not None else None
+                        stdin = known or Output(None, Origin.FILE)
+                if op not in ("<", "<&"):
+                    self.touch(Touch.WRITE, word)
+                    if text is not None and redirect.descriptor in ("", "1"):
+                        targets.append(self.state.key(text))
+        return stdin, tuple(targets)
+
+    def _written(self, result: Output, targets: tuple[str, ...]) -> Output:
+        if not targets:
+            return result
+        for target in targets:
+            if target not in ("/dev/stdout", "/dev/stderr", "/dev/null"):
+                before = self.state.files.get(target)
+                if before is not None and before.text and result.text is not None and len(before.text) <= MAX_VALUE:
+                    result = Output(before.text + result.text, worst(before.origin, result.origin))
+                self.state.files[target] = result
+        return NOTHING
+
+
+def _bomb(function: Compound) -> bool:
+    """A function that starts itself beside itself."""
+    return any(name == function.name and beside for name, beside in _names(function.scripts[0]))
+
+
+def _names(script: Script) -> Iterator[tuple[str, bool]]:
+    waiting: list[tuple[Command, bool]] = [
+        (stage, len(item.stages) > 1 or item.joint == "&") for item in script.items for stage in item.stages
+    ]
+    while waiting:
+        command, beside = waiting.pop()
+        if isinstance(command, Simple):
+            first = command.words[0].parts if command.words else ()
+            if first and isinstance(first[0], Lit):
+                yield first[0].text, beside
+        else:
+            for inner in command.scripts:
+                for item in inner.items:
+                    for stage in item.stages:
+                        waiting.append((stage, beside or len(item.stages) > 1 or item.joint == "&"))

@@ -1,0 +1,334 @@
+"""Files that hold secrets, files that are run later by somebody else, and writes outside of where work belongs."""
+
+import posixpath
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from ringfence.shell.context import Context, is_below, say, segment_may_be
+from ringfence.values.facts import Answer, Facts, Finding, PathFact, Touch
+
+_P, _W, _B = Answer.PASS, Answer.WARN, Answer.BLOCK
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """`path` is absolute, or holds at any depth. It stands for what lies below it too."""
+
+    path: str
+    read: Answer
+    write: Answer
+    why: str
+    milder: bool = False
+    """Inside the workspace, reading and writing is only warned of: it may be the project's own."""
+    spares: frozenset[str] = frozenset()
+
+
+_SECRET: Final = "credentials"
+_START: Final = "is run when somebody logs in"
+_TOOL: Final = "can make a tool run commands"
+_HISTORY: Final = "what somebody typed, passwords included"
+_SAMPLES: Final = frozenset((".env.example", ".env.sample", ".env.template", ".env.dist", ".env.test", ".env.defaults"))
+
+ROWS: Final[tuple[Row, ...]] = (
+    # Keys and tokens.
+    Row(".ssh", _B, _B, "keys and who may log in", milder=True),
+    Row(".aws", _B, _B, _SECRET, milder=True),
+    Row(".azure", _B, _B, _SECRET, milder=True),
+    Row(".gnupg", _B, _B, "keys", milder=True),
+    Row(".kube", _B, _B, "keys of clusters", milder=True),
+    Row(".docker", _B, _B, "tokens of registries", milder=True),
+    Row(".config/gcloud", _B, _B, _SECRET),
+    Row(".config/gh", _B, _B, "tokens"),
+    Row(".config/hub", _B, _B, "tokens"),
+    Row(".config/op", _B, _B, "tokens"),
+    Row(".config/rclone", _B, _B, _SECRET),
+    Row(".terraform.d", _B, _B, _SECRET),
+    Row(".vault-token", _B, _B, "a token"),
+    Row(".netrc", _B, _B, "passwords", milder=True),
+    Row("_netrc", _B, _B, "passwords", milder=True),
+    Row(".pgpass", _B, _B, "passwords", milder=True),
+    Row(".my.cnf", _B, _B, "passwords", milder=True),
+    Row(".npmrc", _B, _B, "tokens of registries", milder=True),
+    Row(".yarnrc.yml", _P, _W, "tokens of registries", milder=True),
+    Row(".pypirc", _B, _B, "tokens of registries", milder=True),
+    Row(".git-credentials", _B, _B, "passwords"),
+    Row(".config/git/credentials", _B, _B, "passwords"),
+    Row(".cargo/credentials", _B, _B, "tokens of registries"),
+    Row(".cargo/credentials.toml", _B, _B, "tokens of registries"),
+    Row(".gem/credentials", _B, _B, "tokens of registries"),
+    Row(".composer/auth.json", _B, _B, "tokens of registries"),
+    Row(".m2/settings.xml", _B, _B, "passwords"),
+    Row(".gradle/gradle.properties", _B, _B, "passwords"),
+    Row(".password-store", _B, _B, "passwords"),
+    Row(".local/share/keyrings", _B, _B, "passwords"),
+    Row(".mozilla", _B, _B, "cookies and passwords"),
+    Row(".config/google-chrome", _B, _B, "cookies and passwords"),
+    Row(".config/chromium", _B, _B, "cookies and passwords"),
+    Row("Library/Keychains", _B, _B, "passwords"),
+    Row("id_rsa", _B, _B, "a key", milder=True),
+    Row("id_dsa", _B, _B, "a key", milder=True),
+    Row("id_ecdsa", _B, _B, "a key", milder=True),
+    Row("id_ed25519", _B, _B, "a key", milder=True),
+    Row(".env", _W, _W, "secrets of a project"),
+    Row(".env.*", _W, _W, "secrets of a project", spares=_SAMPLES),
+    Row(".envrc", _W, _B, "secrets of a project; is run by direnv", milder=True),
+    Row("secrets.yaml", _W, _W, "secrets of a project"),
+    Row("secrets.yml", _W, _W, "secrets of a project"),
+    Row("secrets.json", _W, _W, "secrets of a project"),
+    Row(".secrets", _W, _W, "secrets of a project"),
+    Row("credentials.json", _W, _W, "secrets of a project"),
+    # What was typed.
+    Row(".bash_history", _B, _B, _HISTORY),
+    Row(".zsh_history", _B, _B, _HISTORY),
+    Row(".history", _W, _W, _HISTORY),
+    Row(".python_history", _B, _B, _HISTORY),
+    Row(".node_repl_history", _B, _B, _HISTORY),
+    Row(".psql_history", _B, _B, _HISTORY),
+    Row(".mysql_history", _B, _B, _HISTORY),
+    Row(".sqlite_history", _B, _B, _HISTORY),
+    Row(".lesshst", _W, _W, _HISTORY),
+    Row(".viminfo", _W, _B, _HISTORY),
+    # What is run later.
+    *(
+        Row(name, _W, _B, _START, milder=True)
+        for name in (
+            ".bashrc", ".bash_profile", ".bash_login", ".bash_logout", ".bash_aliases", ".profile", ".zshrc", ".zshenv",
+            ".zprofile", ".zlogin", ".zlogout", ".kshrc", ".cshrc", ".tcshrc", ".login", ".xinitrc", ".xprofile",
+            ".xsessionrc", ".inputrc", ".pam_environment",
+        )
+    ),
+    Row(".config/fish", _P, _B, _START),
+    Row(".config/autostart", _P, _B, _START),
+    Row(".config/systemd", _P, _B, "is run by the system"),
+    Row(".config/environment.d", _P, _B, _START),
+    Row("Library/LaunchAgents", _P, _B, _START),
+    Row(".local/bin", _P, _W, "is found before the system's own programs", milder=True),
+    Row(".gitconfig", _W, _B, _TOOL),
+    Row(".config/git", _W, _B, _TOOL),
+    Row(".git/config", _P, _B, _TOOL),
+    Row(".git/hooks", _P, _B, "is run by git"),
+    Row(".git/info/attributes", _P, _B, _TOOL),
+    Row(".gitmodules", _P, _W, _TOOL),
+    Row(".husky", _P, _W, "is run by git"),
+    Row(".vscode/settings.json", _P, _B, _TOOL),
+    Row(".vscode/tasks.json", _P, _B, _TOOL),
+    Row(".vscode/launch.json", _P, _B, _TOOL),
+    Row(".vscode/extensions.json", _P, _W, _TOOL),
+    Row(".idea", _P, _B, _TOOL),
+    Row(".vimrc", _P, _B, _TOOL, milder=True),
+    Row(".exrc", _P, _B, _TOOL),
+    Row(".config/nvim", _P, _B, _TOOL),
+    Row(".emacs", _P, _B, _TOOL, milder=True),
+    Row(".emacs.d", _P, _B, _TOOL, milder=True),
+    Row(".gdbinit", _P, _B, _TOOL),
+    Row(".lldbinit", _P, _B, _TOOL),
+    Row(".tmux.conf", _P, _B, _TOOL, milder=True),
+    Row(".screenrc", _P, _B, _TOOL, milder=True),
+    Row(".wgetrc", _P, _B, _TOOL),
+    Row(".curlrc", _P, _B, _TOOL),
+    Row(".ripgreprc", _P, _W, _TOOL),
+    Row(".cargo/config.toml", _P, _B, _TOOL, milder=True),
+    Row(".config/pip", _P, _B, _TOOL),
+    Row(".pip", _P, _B, _TOOL),
+    Row(".pythonrc", _P, _B, _TOOL),
+    Row(".irbrc", _P, _B, _TOOL),
+    Row("sitecustomize.py", _P, _W, "is imported by every Python"),
+    Row("usercustomize.py", _P, _W, "is imported by every Python"),
+    # Agents' own settings: who writes them frees himself.
+    Row(".claude", _P, _B, "settings of an agent"),
+    Row(".claude.json", _W, _B, "settings of an agent"),
+    Row(".codex", _P, _B, "settings of an agent"),
+    Row(".cursor", _P, _B, "settings of an agent"),
+    Row(".gemini", _P, _B, "settings of an agent"),
+    Row(".mcp.json", _P, _B, "servers that an agent starts"),
+    Row(".ringfence", _W, _B, "our own settings and records"),
+    # The system's.
+    Row("/etc/shadow", _B, _B, "password hashes"),
+    Row("/etc/shadow-", _B, _B, "password hashes"),
+    Row("/etc/gshadow", _B, _B, "password hashes"),
+    Row("/etc/master.passwd", _B, _B, "password hashes"),
+    Row("/etc/security/opasswd", _B, _B, "password hashes"),
+    Row("/etc/sudoers", _B, _B, "who may become root"),
+    Row("/etc/sudoers.d", _B, _B, "who may become root"),
+    Row("/etc/passwd", _W, _B, "names of accounts"),
+    Row("/etc/ssl/private", _B, _B, "keys"),
+    Row("/etc/ssh/ssh_host_*_key", _B, _B, "keys"),
+    Row("/etc/krb5.keytab", _B, _B, "keys"),
+    Row("/etc/kubernetes", _B, _B, "keys of a cluster"),
+    Row("/etc/rancher", _B, _B, "keys of a cluster"),
+    Row("/var/lib/kubelet", _B, _B, "keys of a cluster"),
+    Row("/var/run/secrets", _B, _B, "tokens of a service"),
+    Row("/run/secrets", _B, _B, "tokens of a service"),
+    Row("/var/run/docker.sock", _B, _B, "whoever reaches it is root"),
+    Row("/run/docker.sock", _B, _B, "whoever reaches it is root"),
+    Row("/run/containerd/containerd.sock", _B, _B, "whoever reaches it is root"),
+    Row("/var/spool/cron", _B, _B, "is run by the system"),
+    Row("/var/log/auth.log", _W, _B, "who logged in"),
+    Row("/root", _W, _B, "the administrator's files"),
+    Row("/proc/*/environ", _B, _B, "variables of a process, secrets included"),
+    Row("/proc/*/mem", _B, _B, "memory of a process"),
+    Row("/proc/*/fd", _W, _W, "open files of a process", spares=frozenset(("self",))),
+    Row("/proc/*/auxv", _W, _W, "addresses of a process"),
+    Row("/proc/kcore", _B, _B, "memory of the kernel"),
+    Row("/proc/kmem", _B, _B, "memory of the kernel"),
+    Row("/proc/sysrq-trigger", _B, _B, "commands to the kernel"),
+    Row("/dev/mem", _B, _B, "memory of the machine"),
+    Row("/dev/kmem", _B, _B, "memory of the kernel"),
+    Row("/dev/port", _B, _B, "ports of the machine"),
+    *(
+        Row(f"/dev/{name}", _B, _B, "a whole disk")
+        for name in ("sd[a-z]*", "hd[a-z]*", "vd[a-z]*", "xvd*", "nvme*", "mmcblk*", "dm-*", "md[0-9]*", "loop[0-9]*",
+                     "mapper", "disk", "rdisk*", "disk[0-9]*", "block")
+    ),
+)  # fmt: skip
+
+SYSTEM: Final = (
+    "/bin", "/boot", "/dev", "/etc", "/lib", "/lib32", "/lib64", "/opt", "/proc", "/root", "/run", "/sbin",
+    "/srv", "/sys", "/usr", "/var", "/System", "/Library", "/Applications",
+)  # fmt: skip
+"""Nobody's work lies there."""
+HARMLESS: Final = frozenset(
+    ("null", "zero", "full", "random", "urandom", "tty", "stdin", "stdout", "stderr", "fd", "shm", "ptmx", "pts")
+) | {"tcp", "udp"}
+"""Below /dev; /dev/tcp is not a file, and another check speaks of it."""
+_RECURSIVE_READ: Final = "reads everything below a directory that holds secrets"
+
+
+_Wanted = tuple[Row, tuple[str, ...]]
+
+
+def _index() -> tuple[dict[str, list[_Wanted]], dict[str, list[_Wanted]], list[_Wanted]]:
+    """Rows by their first segment: plain ones, absolute ones with globs; and globs for a name at any depth."""
+    plain: dict[str, list[_Wanted]] = {}
+    absolute: dict[str, list[_Wanted]] = {}
+    names: list[_Wanted] = []
+    for row in ROWS:
+        wanted = tuple(row.path.casefold().strip("/").split("/"))
+        if not any(char in row.path for char in "*["):
+            plain.setdefault(wanted[0], []).append((row, wanted))
+        elif row.path[0] == "/":
+            absolute.setdefault(wanted[0], []).append((row, wanted))
+        else:
+            names.append((row, wanted))
+    return plain, absolute, names
+
+
+_PLAIN, _ABSOLUTE, _NAMES = _index()
+_ALL: Final = [pair for index in (_PLAIN, _ABSOLUTE) for pairs in index.values() for pair in pairs] + _NAMES
+_NAMES_BEGIN: Final = tuple(wanted[0].partition("*")[0] for _, wanted in _NAMES)
+
+
+def check(facts: Facts, context: Context) -> Iterator[Finding]:
+    for fact in facts.paths:
+        place = context.place(fact.path)
+        answer, rule, why = _secret(fact, place, context)
+        if not context.sensitive:
+            answer = min(answer, _W)
+        if fact.touch is Touch.WRITE and answer is not _B:
+            answer, rule, why = max((answer, rule, why), _outside(fact, place, context), key=lambda vote: vote[0])
+        elif fact.touch is Touch.READ and fact.recursive and place in ("/", "/etc", "/home", context.home):
+            answer, rule, why = max((answer, rule, why), (_W, "everything", _RECURSIVE_READ), key=lambda vote: vote[0])
+        if not fact.sure:
+            answer = min(answer, _W)
+        if answer is not _P:
+            yield from say("sensitive_path", answer, rule, f"{fact.path}: {why}", fact.span, context)
+        if fact.sent:
+            yield from _upload(fact, place, answer, context)
+
+
+def _upload(fact: PathFact, place: str, answer: Answer, context: Context) -> Iterator[Finding]:
+    inside = context.inside(place) and answer is _P
+    why = "a file's content goes to another machine"
+    yield from say("sensitive_path", _W if inside else _B, "upload", f"{fact.path}: {why}", fact.span, context)
+
+
+def _secret(fact: PathFact, place: str, context: Context) -> tuple[Answer, str, str]:
+    best: tuple[Answer, str, str] = (_P, "", "")
+    segments = place.casefold().strip("/").split("/")
+    inside: bool | None = None
+    for row, start in _matches(segments, fact.pattern):
+        if row.path[0] == "/" and start != 0:
+            continue
+        if row.spares and not row.spares.isdisjoint(segments[start : start + 2]):
+            continue
+        answer = row.read if fact.touch in (Touch.READ, Touch.EXECUTE) else row.write
+        if row.milder and answer is _B:
+            if inside is None:
+                inside = context.inside(place)
+            answer = _W if inside else _B
+        if fact.touch is Touch.EXECUTE:
+            answer = min(answer, _W)
+        if fact.touch is Touch.REMOVE:
+            answer = min(answer, _W) if context.inside(place) else answer
+        if row.path == "/root" and (context.inside(place) or is_below(place, context.home)):
+            continue
+        if answer > best[0]:
+            best = (answer, row.path, row.why)
+    return best
+
+
+def _matches(segments: list[str], pattern: bool) -> Iterator[tuple[Row, int]]:
+    if pattern and any(char in segment for segment in segments for char in "*?["):
+        for start in range(len(segments)):
+            for row, wanted in _ALL:
+                if _fits(segments, start, wanted, row):
+                    yield row, start
+        return
+    for row, wanted in _ABSOLUTE.get(segments[0], ()):
+        if _fits(segments, 0, wanted, row):
+            yield row, 0
+    for start, segment in enumerate(segments):
+        for row, wanted in _PLAIN.get(segment, ()):
+            if len(wanted) == 1 or tuple(segments[start : start + len(wanted)]) == wanted:
+                yield row, start
+        if segment.startswith(_NAMES_BEGIN):
+            for row, wanted in _NAMES:
+                if _fits(segments, start, wanted, row):
+                    yield row, start
+
+
+def _fits(segments: list[str], start: int, wanted: tuple[str, ...], row: Row) -> bool:
+    if start + len(wanted) > len(segments):
+        return False
+    for offset, want in enumerate(wanted):
+        have = segments[start + offset]
+        if have == want or segment_may_be(want, have):
+            continue
+        if not segment_may_be(have, want):
+            return False
+        if row.path[0] != "/" and have[:1] in ("*", "?", "["):
+            return False  # `*.json` is not a search for secrets.json
+    return True
+
+
+def _outside(fact: PathFact, place: str, context: Context) -> tuple[Answer, str, str]:
+    """Whether a write leaves the workspace, and where it goes."""
+    if context.inside(place):
+        return _P, "", ""
+    if place.startswith("/dev/"):
+        name = place.split("/")[2]
+        if name in HARMLESS:
+            return _P, "", ""
+    if place.startswith(("/proc/self/fd/", "/dev/fd/")):
+        return _P, "", ""
+    for directory in context.tmp_directories:
+        if is_below(place, directory):
+            own = any(is_below(place, prefix) and place != prefix for prefix in context.tmp_prefixes)
+            if context.tmp_is_confined and not own:
+                return (
+                    _B,
+                    "temporary",
+                    "below the temporary directory only the product's own directories may be written",
+                )
+            return _P, "", ""
+    home = posixpath.normpath(context.home)
+    if is_below(place, home):
+        return _W, "home", "writes into the home directory, outside of the workspace"
+    if place == "/" or any(is_below(place, directory) for directory in SYSTEM):
+        return _B, "system", "writes into the system"
+    if fact.pattern and any(segment_may_be("/" + place.split("/")[1], directory) for directory in SYSTEM):
+        return _B, "system", "writes into the system"
+    if place in ("/home", "/Users") or posixpath.dirname(place) in ("/home", "/Users"):
+        return _B, "system", "writes into somebody's home directory"
+    return _W, "outside", "writes outside of the workspace"

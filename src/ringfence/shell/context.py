@@ -1,0 +1,96 @@
+"""What a check is told besides the facts, and how a path of the text becomes a place on the machine."""
+
+import posixpath
+import re
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from functools import lru_cache
+from typing import Final
+
+from ringfence.values.facts import Answer, Finding, Span, Strictness
+
+_MAGIC: Final = re.compile(r"/proc/(?:self|thread-self|\d+|\*|\?+|\$\$)/(?:root|cwd)(?=/|\Z)|/dev/fd/\d+(?=/)")
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """Where the command would run, and how strict the checks are."""
+
+    workspace: str = "/workspace"
+    home: str = "/home/agent"
+    strictness: Strictness = Strictness.NORMAL
+    denied_commands: tuple[str, ...] = ()
+    """Names or globs; further words, as in `git push`, must be among the arguments."""
+    sensitive: bool = True
+    """False: touching a sensitive file is only warned of."""
+    tmp_directories: tuple[str, ...] = ("/tmp", "/var/tmp", "/private/tmp", "/dev/shm")
+    tmp_prefixes: tuple[str, ...] = ("/tmp/ringfence", "/private/tmp/ringfence", "/var/tmp/ringfence")
+    """The product's own, below which it may always write."""
+    own_tmp_only: bool | None = None
+    """Writes below the temporary directories only below those prefixes; None: under STRICT."""
+
+    @property
+    def tmp_is_confined(self) -> bool:
+        return self.strictness is Strictness.STRICT if self.own_tmp_only is None else self.own_tmp_only
+
+    def place(self, path: str) -> str:
+        """The absolute, tidy form of a path as it stands in the facts."""
+        return _place(path, self.workspace, self.home)
+
+    def inside(self, place: str) -> bool:
+        return is_below(place, posixpath.normpath(self.workspace))
+
+
+@lru_cache(maxsize=4096)
+def _place(path: str, workspace: str, home: str) -> str:
+    if path == "~" or path.startswith("~/"):
+        path = home + path[1:]
+    elif not path.startswith("/"):
+        path = posixpath.join(workspace, path)
+    path = posixpath.normpath(path)
+    if path.startswith("//"):
+        path = path[1:]  # POSIX lets two slashes mean something else; Linux does not
+    for _ in range(8):
+        tidied = posixpath.normpath(_MAGIC.sub("/", path, count=1).replace("//", "/")) if _MAGIC.match(path) else path
+        if tidied == path:
+            break
+        path = tidied
+    return path
+
+
+def is_below(place: str, directory: str) -> bool:
+    """Whether it is `directory` or lies in it."""
+    return place == directory or place.startswith(directory.rstrip("/") + "/")
+
+
+def may_be(place: str, pattern: bool, target: str) -> bool:
+    """Whether `place`, perhaps a glob, may stand for exactly `target`."""
+    if not pattern:
+        return place == target
+    mine, theirs = place.split("/"), target.split("/")
+    return len(mine) == len(theirs) and all(
+        segment_may_be(left, right) for left, right in zip(mine, theirs, strict=True)
+    )
+
+
+def segment_may_be(glob: str, name: str) -> bool:
+    """One segment of a glob against a name; a leading dot has to be written, as in the shell."""
+    if glob == name:
+        return True
+    if name.startswith(".") and not glob.startswith("."):
+        return False
+    return fnmatchcase(name, glob.replace("[^", "[!"))
+
+
+def say(
+    check: str, answer: Answer, rule: str, why: str, span: Span, context: Context, *, firm: bool = False
+) -> tuple[Finding, ...]:
+    """One finding, by strictness: STRICT turns a warning into a block, PERMISSIVE drops it unless it is `firm`."""
+    if answer is Answer.WARN:
+        if context.strictness is Strictness.STRICT:
+            answer = Answer.BLOCK
+        elif context.strictness is Strictness.PERMISSIVE and not firm:
+            return ()
+    if answer is Answer.PASS:
+        return ()
+    return (Finding(check, answer, why, span, rule),)

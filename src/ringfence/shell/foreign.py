@@ -1,0 +1,168 @@
+"""Code in other languages, as far as its literals tell: commands it hands on, paths it names, what it does besides.
+
+A scan for calls with literal arguments, not an understanding of those languages: what it finds is a fact, what it does
+not find proves nothing. Text that is only printed is no path and no command.
+
+What this does not protect against: any code that puts its strings together at run time.
+"""
+
+import re
+from typing import Final, NamedTuple
+
+from ringfence.values.facts import Touch
+
+_STRING: Final = r"""(?:'(?:[^'\\\n]|\\.)*'|"(?:[^"\\\n]|\\.)*")"""
+_STRINGS: Final = re.compile(_STRING)
+_RUN: Final = re.compile(
+    r"\b(?:system|popen[234]?|exec|execSync|execFile|execFileSync|exec[lv]p?e?|spawn|spawnSync|spawn[lv]p?e?|Popen|run|call"
+    r"|check_call|check_output|getoutput|getstatusoutput|shell_exec|passthru|proc_open|pcntl_exec|execute|startfile"
+    r"|create_subprocess_shell|create_subprocess_exec|shell-command|call-process)\s*\(?\s*(?:f|r|b|args\s*=)?\s*"
+    rf"(\[?\s*{_STRING}(?:\s*,\s*(?:\[\s*)?{_STRING})*)"
+)
+_BACKTICKS: Final = re.compile(r"`([^`]*)`|\bqx\s*[{(/|]([^})/|]*)[})/|]|%x[{(\[]([^})\]]*)[})\]]")
+_PRINT: Final = re.compile(
+    rf"\b(?:print|puts|echo|console\.log|say|printf|write)\s*\(?\s*{_STRING}(?:\s*,\s*{_STRING})*\s*\)?"
+)
+_REMOVES: Final = re.compile(
+    r"\b(?:rmtree|unlink\w*|rmSync|rm_rf?|rm_r|rmdir\w*|removedirs|remove|rimraf|deltree|remove_entry|rm)\b\s*\(?"
+)
+_WRITES: Final = re.compile(
+    r"""\b(?:write_text|write_bytes|writeFile\w*|appendFile\w*|file_put_contents|copyfile|copy2?|move|rename\w*|symlink\w*"""
+    r"""|chmod|chown|truncate)\b|['"][rb]?[wax]\+?b?['"]|>>?\s*['"]"""
+)
+_FORKS: Final = re.compile(r"\bfork\b")
+_LOOPS: Final = re.compile(r"\bwhile\b|\bfor\b|\bloop\b|\buntil\b|fork\s*\(?\)?\s*&&?\s*fork")
+_SOCKETS: Final = re.compile(r"(?i)\bsocket\b|TCPSocket|\bfsockopen\b|net\.connect|net\.Socket|IO::Socket|/inet/tcp")
+_HANDS_OVER: Final = re.compile(
+    r"dup2|\bexec\b|\bspawn|child_process|subprocess|proc_open|/bin/(?:ba)?sh|\bpty\b|STDIN"
+)
+_DECODES: Final = re.compile(
+    r"b64decode|base64|fromhex|unhexlify|decode_base64|atob\(|pack\(\s*['\"]H|rot13|zlib|marshal"
+)
+_EVALUATES: Final = re.compile(r"\b(?:eval|exec|compile|Function|loadstring|__import__|system)\b\s*\(?")
+_FETCHES: Final = re.compile(
+    r"urlopen|requests\.get|urllib|https?\.get\(|fetch\(|LWP|Net::HTTP|open-uri|file_get_contents\(\s*['\"]http"
+)
+_AWK_OUT: Final = re.compile(rf">>?\s*({_STRING})")
+_AWK_PIPE: Final = re.compile(rf"\|&?\s*({_STRING})|({_STRING})\s*\|&?\s*getline")
+_SED_SPLIT: Final = re.compile(r"\s*(?:[0-9]+(?:~[0-9]+)?|\$|/(?:[^/\\\n]|\\.)*/[IM]*|,|\+|!|\s)*\s*")
+
+
+class Reading(NamedTuple):
+    """What was found; `notes` are things done that are worth a word by themselves."""
+
+    shell: tuple[str, ...] = ()
+    commands: tuple[tuple[str, ...], ...] = ()
+    paths: tuple[tuple[Touch, str], ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+def read_code(language: str, code: str) -> Reading:
+    """What `code` would do, as far as its literals tell."""
+    if language == "sed":
+        return _sed(code)
+    if language == "make":
+        recipes = [line.lstrip("@-+ \t") for line in re.split(r"\n\t|;|\n", code) if ":=" not in line]
+        return Reading(shell=tuple(line for line in recipes if line and not re.match(r"[\w .%-]+:(?!=)[^;]*\Z", line)))
+    shell: list[str] = []
+    commands: list[tuple[str, ...]] = []
+    for match in _RUN.finditer(code):
+        words = tuple(_unquote(found) for found in _STRINGS.findall(match[1]))
+        if len(words) == 1 and not match[1].startswith("["):
+            shell.append(words[0])
+        else:
+            commands.append(words)
+    if language in ("perl", "ruby", "php"):
+        shell += [next(group for group in match.groups() if group is not None) for match in _BACKTICKS.finditer(code)]
+    paths: list[tuple[Touch, str]] = []
+    if language == "awk":
+        shell += [_unquote(found) for pair in _AWK_PIPE.findall(code) for found in pair if found]
+        paths += [(Touch.WRITE, _unquote(found)) for found in _AWK_OUT.findall(code)]
+        paths += [(Touch.READ, _unquote(found)) for found in re.findall(rf"<\s*({_STRING})", code)]
+        notes = ("awk runs a command",) if shell or commands else ()
+        if "/inet" in code:
+            notes = (*notes, "awk opens a network connection")
+        return Reading(tuple(shell), tuple(commands), tuple(paths), notes)
+    spoken = _PRINT.sub("", code)
+    removes = bool(_REMOVES.search(spoken))
+    writes = bool(_WRITES.search(spoken))
+    for found in _STRINGS.findall(spoken):
+        text = _unquote(found)
+        if text.startswith(("/", "~", "../")) or re.fullmatch(r"\.[\w.-]+(?:/[\w.-]+)*", text):
+            touch = Touch.REMOVE if removes else Touch.WRITE if writes else Touch.READ
+            paths.append((touch, text))
+    return Reading(tuple(shell), tuple(commands), tuple(paths), tuple(_notes(spoken)))
+
+
+def _notes(code: str) -> list[str]:
+    notes: list[str] = []
+    if _FORKS.search(code) and _LOOPS.search(code):
+        notes.append("forks in a loop")
+    if _SOCKETS.search(code) and _HANDS_OVER.search(code):
+        notes.append("gives a socket to a shell")
+    if "pty.spawn" in code and not notes:
+        notes.append("starts a terminal")
+    if _EVALUATES.search(code):
+        if _DECODES.search(code):
+            notes.append("runs decoded code")
+        elif _FETCHES.search(code):
+            notes.append("runs downloaded code")
+    return notes
+
+
+def _unquote(literal: str) -> str:
+    return re.sub(r"\\(.)", r"\1", literal[1:-1])
+
+
+def _sed(script: str) -> Reading:
+    """`e`, `s///e`, `w` and `s///w` of sed; every other command only works on the text."""
+    shell: list[str] = []
+    paths: list[tuple[Touch, str]] = []
+    position = 0
+    notes: list[str] = []
+    while position < len(script):
+        address = _SED_SPLIT.match(script, position)
+        position = address.end() if address else position
+        if position >= len(script):
+            break
+        command = script[position]
+        line_end = script.find("\n", position)
+        line_end = len(script) if line_end < 0 else line_end
+        if command in "sy" and position + 1 < len(script):
+            position = _after_parts(script, position + 2, script[position + 1])
+            flags = re.compile(r"[gpiImM0-9e]*").match(script, position)
+            found = flags[0] if flags else ""
+            position += len(found)
+            if "e" in found and command == "s":
+                notes.append("sed runs what it finds")
+            if script[position : position + 1] == "w" and command == "s":
+                paths.append((Touch.WRITE, script[position + 1 : line_end].strip()))
+                position = line_end
+        elif command == "e":
+            shell.append(script[position + 1 : line_end].strip())
+            notes.append("sed runs a command")
+            position = line_end
+        elif command in "wWrR":
+            touch = Touch.WRITE if command in "wW" else Touch.READ
+            paths.append((touch, script[position + 1 : line_end].strip()))
+            position = line_end
+        elif command in "aic:btTl#":
+            stop = script.find(";", position) if command in "btT" else -1
+            position = stop if 0 <= stop < line_end else line_end
+        elif command == "\\":  # an address with a delimiter of its own: \%...%
+            position = _after_parts(script, position + 2, script[position + 1 : position + 2], parts=1)
+            continue
+        else:
+            position += 1
+        position += script[position : position + 1] in (";", "\n", "}", "{")
+    return Reading(tuple(code for code in shell if code), (), tuple(paths), tuple(notes))
+
+
+def _after_parts(script: str, position: int, delimiter: str, parts: int = 2) -> int:
+    while position < len(script) and parts:
+        if script[position] == "\\":
+            position += 1
+        elif script[position] == delimiter:
+            parts -= 1
+        position += 1
+    return position

@@ -1,0 +1,68 @@
+"""How risky a piece of code looks: levels, findings, and how much weight they carry. Advice, never the wall."""
+
+from dataclasses import dataclass
+from enum import IntEnum, StrEnum
+
+
+class Risk(IntEnum):
+    """Ordered, so that the risk of the whole is the `max()` of its parts."""
+
+    SAFE = 0
+    """Made only of parts that are known to be harmless: it computes and prints. Says nothing about time and memory."""
+    LOW = 1
+    """Looks around, or asks: its input, the clock, names of files, files of the workspace."""
+    MEDIUM = 2
+    """Changes files of the workspace, or uses a library that can."""
+    HIGH = 3
+    """Talks to the network, removes, runs code that is not seen here, or cannot be understood."""
+    CRITICAL = 4
+    """Starts programs, touches raw memory, climbs out of the language, or is too much to be read."""
+
+
+@dataclass(frozen=True, slots=True)
+class RiskFinding:
+    """One pattern in the code, and where; lines and columns count from 1, in characters."""
+
+    risk: Risk
+    pattern: str
+    why: str
+    line: int
+    column: int
+
+    def __str__(self) -> str:
+        return f"{self.line}:{self.column}: {self.pattern}: {self.why} [{self.risk.name.lower()}]"
+
+
+@dataclass(frozen=True, slots=True)
+class Assessment:
+    """What static analysis says of a piece of code. Whoever wrote the code can mislead it: advice, never the wall."""
+
+    risk: Risk
+    findings: tuple[RiskFinding, ...]
+    language: str
+
+    @property
+    def patterns(self) -> tuple[str, ...]:
+        """Each pattern once, the riskiest first."""
+        ranked = sorted(self.findings, key=lambda finding: -finding.risk)
+        return tuple(dict.fromkeys(finding.pattern for finding in ranked))
+
+
+class SecurityMode(StrEnum):
+    """How much the advice may change."""
+
+    PERMISSIVE = "permissive"
+    """For development: the advice chooses the wall."""
+    STRICT = "strict"
+    """For production: whatever is not known to be harmless goes to an isolated engine."""
+
+
+class Route(IntEnum):
+    """Where code runs, ordered by how much is between it and the host."""
+
+    DIRECT = 0
+    """A bare process. Its interpreter must take no modules from the workspace (`python -I`)."""
+    WALLED = 1
+    """The wall that the policy asks for."""
+    ISOLATED = 2
+    """The strongest engine that there is: its own kernel where one is at hand, the full native wall otherwise."""
