@@ -18,13 +18,12 @@ from ringfence.values.limits import Limit, Limits
 def test_memory_that_is_touched_shows_in_the_reading_and_in_the_peak() -> None:
     holder = Polling(1 << 40)
     before = holder.read(os.getpid()).memory_bytes
-    held = bytearray(os.urandom(1)) * (32 << 20)
-
-    now = holder.read(os.getpid()).memory_bytes
+    with mmap.mmap(-1, 32 << 20) as held:  # fresh pages: the heap may have some left from before
+        held.write(b"x" * (32 << 20))
+        now = holder.read(os.getpid()).memory_bytes
 
     assert now - before > 24 << 20
     assert holder.peak_memory_bytes() >= now
-    del held
     holder.start_command()
     assert holder.peak_memory_bytes() == 0
 
