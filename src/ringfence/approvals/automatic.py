@@ -13,6 +13,8 @@ class DevelopmentOnlyWarning(UserWarning):
 
 
 class AutoApproveConfirmationService:
+    """Says yes to everything. For development only, and every record says so."""
+
     def __init__(self) -> None:
         warnings.warn(
             "every question is answered with yes, and nobody is asked: for development only",

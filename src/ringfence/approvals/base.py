@@ -17,6 +17,8 @@ from ringfence.values.verdict import Reason
 
 
 class Choice(StrEnum):
+    """What a person can answer."""
+
     NO = "no"
     YES = "yes"
     YES_FOR_SESSION = "yes for this session"

@@ -26,6 +26,8 @@ class _Waiting:
 
 
 class QueueConfirmationService:
+    """Keeps questions until somebody answers them, or they expire; for whoever shows them elsewhere."""
+
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._waiting: dict[str, _Waiting] = {}
