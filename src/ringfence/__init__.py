@@ -1,52 +1,55 @@
 """Ringfence runs what an agent writes inside walls that hold, and says exactly what happened."""
 
-from ringfence.approvals.automatic import AutoApproveConfirmationService, DevelopmentOnlyWarning
-from ringfence.approvals.base import Answer, Approval, Choice, ConfirmationService, Question
-from ringfence.approvals.deny_all import DenyAllConfirmationService
-from ringfence.approvals.queue import QueueConfirmationService
-from ringfence.approvals.terminal import TerminalConfirmationService
-from ringfence.errors import (
-    CommandFailed,
-    CommandNotAllowed,
-    InitializationFailed,
-    Internal,
-    InvalidConfig,
-    NetworkAccessDenied,
-    PathAccessDenied,
-    PathTraversalError,
-    PermissionDenied,
-    QuestionNotOpen,
-    ResourceLimitExceeded,
-    RingfenceError,
-    SpawnFailed,
-    Timeout,
-)
-from ringfence.manager.assemble import RingfenceWarning
-from ringfence.manager.blocking import run
-from ringfence.manager.builder import SandboxBuilder, SandboxMode
-from ringfence.manager.executor import SandboxExecutor, SandboxResult
-from ringfence.manager.policing import PolicyEngine
-from ringfence.manager.sandbox import Output, Sandbox
-from ringfence.policy.risk.assess import assess
-from ringfence.policy.risk.route import route
-from ringfence.tools.bash import BashTool, CommandResult
-from ringfence.values.guarantee import Guarantee, Wall
-from ringfence.values.limits import Limit, Limits
-from ringfence.values.outcome import (
-    Ending,
-    Exited,
-    LimitHit,
-    Refused,
-    Result,
-    SandboxAudit,
-    Signalled,
-    TimedOut,
-    Usage,
-)
-from ringfence.values.request import Overflow, Request, Stream
-from ringfence.values.risk import Assessment, Risk, RiskFinding, Route, SecurityMode
-from ringfence.values.verdict import Decision, Reason, Verdict
-from ringfence.values.violation import Severity, Violation, ViolationKind
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ringfence.approvals.automatic import AutoApproveConfirmationService, DevelopmentOnlyWarning
+    from ringfence.approvals.base import Answer, Approval, Choice, ConfirmationService, Question
+    from ringfence.approvals.deny_all import DenyAllConfirmationService
+    from ringfence.approvals.queue import QueueConfirmationService
+    from ringfence.approvals.terminal import TerminalConfirmationService
+    from ringfence.errors import (
+        CommandFailed,
+        CommandNotAllowed,
+        InitializationFailed,
+        Internal,
+        InvalidConfig,
+        NetworkAccessDenied,
+        PathAccessDenied,
+        PathTraversalError,
+        PermissionDenied,
+        QuestionNotOpen,
+        ResourceLimitExceeded,
+        RingfenceError,
+        SpawnFailed,
+        Timeout,
+    )
+    from ringfence.manager.assemble import RingfenceWarning
+    from ringfence.manager.blocking import run
+    from ringfence.manager.builder import SandboxBuilder, SandboxMode
+    from ringfence.manager.executor import SandboxExecutor, SandboxResult
+    from ringfence.manager.policing import PolicyEngine
+    from ringfence.manager.sandbox import Output, Sandbox
+    from ringfence.policy.risk.assess import assess
+    from ringfence.policy.risk.route import route
+    from ringfence.tools.bash import BashTool, CommandResult
+    from ringfence.values.guarantee import Guarantee, Wall
+    from ringfence.values.limits import Limit, Limits
+    from ringfence.values.outcome import (
+        Ending,
+        Exited,
+        LimitHit,
+        Refused,
+        Result,
+        SandboxAudit,
+        Signalled,
+        TimedOut,
+        Usage,
+    )
+    from ringfence.values.request import Overflow, Request, Stream
+    from ringfence.values.risk import Assessment, Risk, RiskFinding, Route, SecurityMode
+    from ringfence.values.verdict import Decision, Reason, Verdict
+    from ringfence.values.violation import Severity, Violation, ViolationKind
 
 __all__ = [
     "Answer",
@@ -114,3 +117,85 @@ __all__ = [
     "route",
     "run",
 ]
+
+# Imported when first used: a program that asks for help, or for one part only, does not wait for all.
+_HOME = {
+    "Answer": "ringfence.approvals.base",
+    "Approval": "ringfence.approvals.base",
+    "Assessment": "ringfence.values.risk",
+    "AutoApproveConfirmationService": "ringfence.approvals.automatic",
+    "BashTool": "ringfence.tools.bash",
+    "Choice": "ringfence.approvals.base",
+    "CommandFailed": "ringfence.errors",
+    "CommandNotAllowed": "ringfence.errors",
+    "CommandResult": "ringfence.tools.bash",
+    "ConfirmationService": "ringfence.approvals.base",
+    "Decision": "ringfence.values.verdict",
+    "DenyAllConfirmationService": "ringfence.approvals.deny_all",
+    "DevelopmentOnlyWarning": "ringfence.approvals.automatic",
+    "Ending": "ringfence.values.outcome",
+    "Exited": "ringfence.values.outcome",
+    "Guarantee": "ringfence.values.guarantee",
+    "InitializationFailed": "ringfence.errors",
+    "Internal": "ringfence.errors",
+    "InvalidConfig": "ringfence.errors",
+    "Limit": "ringfence.values.limits",
+    "LimitHit": "ringfence.values.outcome",
+    "Limits": "ringfence.values.limits",
+    "NetworkAccessDenied": "ringfence.errors",
+    "Output": "ringfence.manager.sandbox",
+    "Overflow": "ringfence.values.request",
+    "PathAccessDenied": "ringfence.errors",
+    "PathTraversalError": "ringfence.errors",
+    "PermissionDenied": "ringfence.errors",
+    "PolicyEngine": "ringfence.manager.policing",
+    "Question": "ringfence.approvals.base",
+    "QuestionNotOpen": "ringfence.errors",
+    "QueueConfirmationService": "ringfence.approvals.queue",
+    "Reason": "ringfence.values.verdict",
+    "Refused": "ringfence.values.outcome",
+    "Request": "ringfence.values.request",
+    "ResourceLimitExceeded": "ringfence.errors",
+    "Result": "ringfence.values.outcome",
+    "RingfenceError": "ringfence.errors",
+    "RingfenceWarning": "ringfence.manager.assemble",
+    "Risk": "ringfence.values.risk",
+    "RiskFinding": "ringfence.values.risk",
+    "Route": "ringfence.values.risk",
+    "Sandbox": "ringfence.manager.sandbox",
+    "SandboxAudit": "ringfence.values.outcome",
+    "SandboxBuilder": "ringfence.manager.builder",
+    "SandboxExecutor": "ringfence.manager.executor",
+    "SandboxMode": "ringfence.manager.builder",
+    "SandboxResult": "ringfence.manager.executor",
+    "SecurityMode": "ringfence.values.risk",
+    "Severity": "ringfence.values.violation",
+    "Signalled": "ringfence.values.outcome",
+    "SpawnFailed": "ringfence.errors",
+    "Stream": "ringfence.values.request",
+    "TerminalConfirmationService": "ringfence.approvals.terminal",
+    "TimedOut": "ringfence.values.outcome",
+    "Timeout": "ringfence.errors",
+    "Usage": "ringfence.values.outcome",
+    "Verdict": "ringfence.values.verdict",
+    "Violation": "ringfence.values.violation",
+    "ViolationKind": "ringfence.values.violation",
+    "Wall": "ringfence.values.guarantee",
+    "assess": "ringfence.policy.risk.assess",
+    "route": "ringfence.policy.risk.route",
+    "run": "ringfence.manager.blocking",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'ringfence' has no attribute {name!r}")
+    from importlib import import_module
+
+    value = getattr(import_module(_HOME[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

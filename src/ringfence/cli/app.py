@@ -5,27 +5,20 @@ import warnings
 
 import typer
 
-from ringfence.cli.commands.check import check
-from ringfence.cli.commands.doctor import doctor
-from ringfence.cli.commands.policy import policy
-from ringfence.cli.commands.run import run
 from ringfence.cli.exits import FAULT_CODE, INTERRUPTED_CODE, USAGE_CODE, Finished
+from ringfence.cli.lazy import LazyGroup
 from ringfence.cli.say import complain, note
 from ringfence.errors import RingfenceError
 
 app = typer.Typer(
     name="ringfence",
+    cls=LazyGroup,
     help="Run what an agent writes inside walls that hold, and say exactly what happened.",
     no_args_is_help=True,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-# What follows the first word of the command belongs to the command, also if it looks like an option.
-app.command(context_settings={"allow_interspersed_args": False})(run)
-app.command(context_settings={"allow_interspersed_args": False})(check)
-app.add_typer(policy, name="policy")
-app.command()(doctor)
 
 
 def _version(value: bool) -> None:

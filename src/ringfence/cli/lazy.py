@@ -1,0 +1,52 @@
+"""Loads a command when it is called, so that `--help`, completion and one command do not wait for all the others."""
+
+from importlib import import_module
+from typing import Any
+
+import typer
+from typer.core import TyperGroup
+from typer.main import get_command
+
+COMMANDS: dict[str, str] = {
+    "run": "Run a command in a sandbox, and exit as it exits.",
+    "check": "Say what the policy decides about a command, without running it.",
+    "policy": "Check, explain and begin policy files.",
+    "doctor": "Say what this machine can guarantee, what is missing, and how to get it.",
+}
+"""Each is `ringfence.cli.commands.NAME`, with a function or a group of that name; a test compares the texts."""
+
+_TAKES_THE_REST = ("run", "check")
+"""What follows the first word belongs to the command that is run, also if it looks like an option."""
+
+
+class LazyGroup(TyperGroup):
+    def list_commands(self, ctx: Any) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """For lists and suggestions: the name and what it does."""
+        if cmd_name not in COMMANDS:
+            return None
+        stub = typer.Typer()
+        stub.command(name=cmd_name, help=COMMANDS[cmd_name])(_nothing)
+        return get_command(stub)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """For the call itself: the real one."""
+        if args and args[0] in COMMANDS:
+            return args[0], load(args[0]), args[1:]
+        return super().resolve_command(ctx, args)
+
+
+def load(name: str) -> Any:
+    """A command with all its options."""
+    found = getattr(import_module(f"ringfence.cli.commands.{name}"), name)
+    if isinstance(found, typer.Typer):
+        return get_command(found)
+    alone = typer.Typer(rich_markup_mode="rich", context_settings={"help_option_names": ["-h", "--help"]})
+    settings = {"allow_interspersed_args": False} if name in _TAKES_THE_REST else {}
+    alone.command(name=name, context_settings=settings)(found)
+    return get_command(alone)
+
+
+def _nothing() -> None: ...
