@@ -20,7 +20,7 @@ MAX_ALTERNATIVES: Final = 256
 MAX_VALUE: Final = 64 * 1024
 """Characters of one value that is put together; a longer one is not known. `x=$x$x` doubles each time."""
 
-_SPECIAL: Final = re.compile(r"[*?\[{~]")
+SPECIAL: Final = re.compile(r"[*?\[{~]")
 _GLOB: Final = re.compile(r"[*?]|\[.+\]", re.DOTALL)
 _BRACE: Final = re.compile(r"([{},])")
 _RANGE: Final = re.compile(r"(-?\d+|[A-Za-z])\.\.(-?\d+|[A-Za-z])(?:\.\.(-?\d+))?")
@@ -87,7 +87,7 @@ def expand(node: WordNode, scope: Scope, span: Span) -> list[Word]:
     parts = node.parts
     if len(parts) == 1:
         part = parts[0]
-        if isinstance(part, Lit) and (part.quoted or not _SPECIAL.search(part.text)):
+        if isinstance(part, Lit) and (part.quoted or not SPECIAL.search(part.text)):
             return [Word(part.text, span, False, "", part.text.startswith("~"))]
     words: list[Word] = []
     for alternative in _alternatives(parts):
