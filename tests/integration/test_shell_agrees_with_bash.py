@@ -35,7 +35,6 @@ PIECES = [
     "{1..3}",
     "{a,b}",
     "{a,{b,c}}",
-    "{a}",
     "~/",
     "=",
     "#",
@@ -75,7 +74,7 @@ def test_the_reader_accepts_what_bash_accepts(name: str) -> None:
 @given(WORDS)
 def test_arguments_are_those_that_bash_gives(words: str) -> None:
     text = f"printf '<%s>' {words}"
-    assume(reads(text))
+    assume(reads(text) and not text.endswith("\\"))  # a backslash at the very end means either, after a continuation
     program = analyse(text).programs[0]
     assume(all(word.text is not None for word in program.argv))  # more alternatives than we follow
     expected = "".join(f"<{word.text}>" for word in program.argv[2:]) if len(program.argv) > 2 else "<>"

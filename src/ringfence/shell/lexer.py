@@ -97,6 +97,8 @@ class Lexer:
 
     def blank(self) -> None:
         """Skip blanks, line continuations and a comment."""
+        if self.pos >= self.end or self.text[self.pos] not in " \t\\#":
+            return
         match = BLANK.match(self.text, self.pos, self.end)
         if match:
             self.pos = match.end()

@@ -95,6 +95,8 @@ class Reader(Lexer):
                 break
         if owed:
             raise self.misread("an operator with nothing after it")
+        if closers and not items and "esac" not in closers:
+            raise self.misread("expected a command")
         self.depth -= 1
         return Script(tuple(items), start, self.pos)
 
@@ -147,6 +149,9 @@ class Reader(Lexer):
             raise self.misread(f"more than {MAX_COMMANDS} commands")
         if keyword:
             return self._keyword(keyword)
+        closer = _CLOSER.match(self.text, self.pos, self.end)
+        if closer:
+            raise self.misread(f"unexpected {closer[0]!r}")
         if self.pos < self.end and self.text[self.pos] == "(":
             start = self.pos
             if self.text.startswith("((", start):
@@ -158,6 +163,8 @@ class Reader(Lexer):
                     return self._finish("((", (), (word,), "", start)
             self.pos += 1
             body = self.until_paren()
+            if not body.items:
+                raise self.misread("a subshell with nothing in it")
             return self._finish("(", (body,), (), "", start)
         return self._simple()
 

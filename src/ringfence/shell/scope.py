@@ -18,7 +18,7 @@ from ringfence.shell.tree import (
     Var,
     WordNode,
 )
-from ringfence.shell.words import Values, expand, joined
+from ringfence.shell.words import SPECIAL, Values, expand, joined
 from ringfence.values.facts import (
     Assignment,
     Construct,
@@ -129,6 +129,9 @@ class Scoped:
         span = self.span(node.start, node.end)
         parts = node.parts
         if len(parts) == 1 and isinstance(parts[0], Lit):
+            text, quoted = parts[0]
+            if quoted or not SPECIAL.search(text):  # nearly every word
+                return [Word(text, span, False, "", text[:1] == "~")]
             return expand(node, self, span)
         kept, self.seen = self.seen, Origin.UNKNOWN
         words = expand(node, self, span)

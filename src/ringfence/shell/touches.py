@@ -323,6 +323,8 @@ def _unknown(name: str, arguments: tuple[Word, ...]) -> Iterator[Touched]:
             else:
                 _, equals, path = text.partition("=")
                 yield Touched(touch, _part(word, path) if equals and path.startswith(("/", "~")) else word)
+    if not any(word.text is not None and word.text.startswith(("-o", "--output")) for word in arguments):
+        return
     for option, value in option_values(arguments, frozenset(("-o", "--output"))):
         if option in ("-o", "--output") and value.text and _PATH_LIKE.fullmatch(value.text):
             yield Touched(_W, value)

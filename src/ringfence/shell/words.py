@@ -17,10 +17,12 @@ from ringfence.values.facts import Span, Word
 MAX_ALTERNATIVES: Final = 256
 """Arguments that one word with braces may become; more are not known."""
 
+MAX_BRACES: Final = 100
+"""Opening braces in one word; with more, its arguments are not known."""
 MAX_VALUE: Final = 64 * 1024
 """Characters of one value that is put together; a longer one is not known. `x=$x$x` doubles each time."""
 
-_SPECIAL: Final = re.compile(r"[*?\[{~]")
+SPECIAL: Final = re.compile(r"[*?\[{~]")
 _GLOB: Final = re.compile(r"[*?]|\[.+\]", re.DOTALL)
 _BRACE: Final = re.compile(r"([{},])")
 _RANGE: Final = re.compile(r"(-?\d+|[A-Za-z])\.\.(-?\d+|[A-Za-z])(?:\.\.(-?\d+))?")
@@ -87,7 +89,7 @@ def expand(node: WordNode, scope: Scope, span: Span) -> list[Word]:
     parts = node.parts
     if len(parts) == 1:
         part = parts[0]
-        if isinstance(part, Lit) and (part.quoted or not _SPECIAL.search(part.text)):
+        if isinstance(part, Lit) and (part.quoted or not SPECIAL.search(part.text)):
             return [Word(part.text, span, False, "", part.text.startswith("~"))]
     words: list[Word] = []
     for alternative in _alternatives(parts):
@@ -212,23 +214,36 @@ def _alternatives(parts: tuple[Part, ...]) -> list[tuple[Part, ...]]:
                     tokens.append(Lit(piece, False))
         else:
             tokens.append(part)
-    pairs = _pairs(tokens)
-    results = _spread(tokens, 0, len(tokens), pairs, 0)
+    results = None
+    if tokens.count("{") <= MAX_BRACES:
+        results = _spread(tokens, 0, len(tokens), _pairs(tokens), 0)
     if results is None:
         return [(Var("", "?", (), None, False, 0, 0),)]  # too many: nobody knows
     return [tuple(result) for result in results]
 
 
 def _pairs(tokens: list[Part | str]) -> dict[int, int]:
-    """Which `{` belongs to which `}`."""
-    opened: list[int] = []
+    """Which `{` belongs to which `}`. One that would close without a comma or a range is plain text: `{a},b}`."""
     pairs: dict[int, int] = {}
-    for number, token in enumerate(tokens):
-        if token == "{":
-            opened.append(number)
-        elif token == "}" and opened:
-            pairs[opened.pop()] = number
+    for opener in (number for number, token in enumerate(tokens) if token == "{"):
+        level, comma = 0, False
+        for number in range(opener + 1, len(tokens)):
+            token = tokens[number]
+            if token == "{":
+                level += 1
+            elif token == "," and not level:
+                comma = True
+            elif token == "}":
+                if level:
+                    level -= 1
+                elif comma or _is_range(tokens[opener + 1 : number]):
+                    pairs[opener] = number
+                    break
     return pairs
+
+
+def _is_range(inside: list[Part | str]) -> bool:
+    return len(inside) == 1 and isinstance(inside[0], Lit) and _RANGE.fullmatch(inside[0].text) is not None
 
 
 def _spread(
@@ -264,7 +279,7 @@ def _choices(
     commas: list[int] = []
     position = start + 1
     while position < close:
-        if tokens[position] == "{" and position in pairs:
+        if tokens[position] == "{" and pairs.get(position, close) < close:
             position = pairs[position]
         elif tokens[position] == ",":
             commas.append(position)

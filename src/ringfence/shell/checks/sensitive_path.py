@@ -1,7 +1,7 @@
 """Files that hold secrets, files that are run later by somebody else, and writes outside of where work belongs."""
 
 import posixpath
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -216,6 +216,7 @@ def _index() -> tuple[dict[str, list[_Wanted]], dict[str, list[_Wanted]], list[_
 
 _PLAIN, _ABSOLUTE, _NAMES = _index()
 _ALL: Final = [pair for index in (_PLAIN, _ABSOLUTE) for pairs in index.values() for pair in pairs] + _NAMES
+_ALL_NAMES: Final = [(row, wanted) for row, wanted in _ALL if row.path[0] != "/"]
 _NAMES_BEGIN: Final = tuple(wanted[0].partition("*")[0] for _, wanted in _NAMES)
 
 
@@ -269,23 +270,20 @@ def _secret(fact: PathFact, place: str, context: Context) -> tuple[Answer, str, 
 
 
 def _matches(segments: list[str], pattern: bool) -> Iterator[tuple[Row, int]]:
-    if pattern and any(char in segment for segment in segments for char in "*?["):
-        for start in range(len(segments)):
-            for row, wanted in _ALL:
-                if _fits(segments, start, wanted, row):
-                    yield row, start
-        return
-    for row, wanted in _ABSOLUTE.get(segments[0], ()):
-        if _fits(segments, 0, wanted, row):
-            yield row, 0
+    rows: Sequence[_Wanted]
     for start, segment in enumerate(segments):
-        for row, wanted in _PLAIN.get(segment, ()):
-            if len(wanted) == 1 or tuple(segments[start : start + len(wanted)]) == wanted:
+        if pattern and any(char in segment for char in "*?["):
+            # Anywhere but at the top, a row is a name, and `*.json` is not a search for secrets.json.
+            rows = _ALL if start == 0 else _ALL_NAMES if segment[0] not in "*?[" else ()
+        else:
+            rows = _PLAIN.get(segment, ())
+            if start == 0 and segment in _ABSOLUTE:
+                rows = (*rows, *_ABSOLUTE[segment])
+            if segment.startswith(_NAMES_BEGIN):
+                rows = (*rows, *_NAMES)
+        for row, wanted in rows:
+            if _fits(segments, start, wanted, row):
                 yield row, start
-        if segment.startswith(_NAMES_BEGIN):
-            for row, wanted in _NAMES:
-                if _fits(segments, start, wanted, row):
-                    yield row, start
 
 
 def _fits(segments: list[str], start: int, wanted: tuple[str, ...], row: Row) -> bool:
@@ -298,7 +296,7 @@ def _fits(segments: list[str], start: int, wanted: tuple[str, ...], row: Row) ->
         if not segment_may_be(have, want):
             return False
         if row.path[0] != "/" and have[:1] in ("*", "?", "["):
-            return False  # `*.json` is not a search for secrets.json
+            return False
     return True
 
 
