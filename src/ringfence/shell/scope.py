@@ -1,6 +1,7 @@
 """The shell that a text runs in: its memory, its places in the text, and what its words expand to."""
 
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Final
 
@@ -62,7 +63,7 @@ _EVALUATING: Final = frozenset(
 """Builtins that evaluate a subscript in their arguments."""
 
 
-class Scoped:
+class Scoped(ABC):
     """Collects facts; knows the shell's memory, and so is what words ask (`words.Scope`)."""
 
     def __init__(self, text: str) -> None:
@@ -313,6 +314,6 @@ class Scoped:
             return " \t\n"
         return None
 
+    @abstractmethod
     def script(self, script: Script, stdin: Output | None) -> Output:
         """Walk all commands; gives what they write together."""
-        raise NotImplementedError
