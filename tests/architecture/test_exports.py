@@ -33,13 +33,23 @@ def test_every_public_name_is_there_and_the_list_is_sorted() -> None:
     assert sorted(set(ringfence.__all__)) == ringfence.__all__
 
 
-def test_whatever_is_imported_at_the_top_is_public_or_a_package() -> None:
+def test_what_type_checkers_see_what_is_loaded_and_what_is_public_are_the_same() -> None:
     tree = ast.parse(Path(ringfence.__file__).read_text())
+    for_checkers = next(node for node in tree.body if isinstance(node, ast.If))
     imported = {
-        alias.asname or alias.name for node in tree.body if isinstance(node, ast.ImportFrom) for alias in node.names
+        (alias.name, node.module)
+        for node in for_checkers.body
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
     }
 
-    assert imported - set(ringfence.__all__) == set()
+    assert {name for name, _ in imported} == set(ringfence.__all__)
+    assert imported == set(ringfence._HOME.items())
+
+
+def test_a_name_that_is_not_there_is_an_ordinary_error() -> None:
+    with pytest.raises(AttributeError, match="no_such_name"):
+        ringfence.no_such_name  # noqa: B018  asking is the test
 
 
 def _explained(value: object) -> bool:
@@ -180,6 +190,7 @@ def test_a_hint_shows_in_the_message_and_can_be_had_alone() -> None:
 def test_only_our_own_errors_are_raised_by_name() -> None:
     """`raise` of anything else needs a reason: this list."""
     tolerated = {
+        "AttributeError",  # what a module's own lookup of names has to raise
         "AssertionError",  # a promise between two of our own parts was broken
         "CancelledError",  # asyncio's word for being asked to stop
         "FileNotFoundError",  # caught one call above

@@ -1,6 +1,7 @@
 """Words, quoting, expansions and here-documents: the part of the grammar below commands."""
 
 import re
+from abc import ABC, abstractmethod
 from typing import Final
 
 from ringfence.shell.tree import Arith, Assign, Here, Joint, Lit, Part, Proc, Redirect, Script, Sub, Var, WordNode
@@ -62,7 +63,7 @@ def unescape_ansi(body: str) -> str:
     return _ANSI.sub(replace, body) if "\\" in body else body
 
 
-class Lexer:
+class Lexer(ABC):
     """Reads `text[pos:end]`; `joints` and `odd` collect what is to be told besides the tree."""
 
     __slots__ = ("_pending", "commands", "depth", "end", "joints", "odd", "pos", "text")
@@ -78,8 +79,9 @@ class Lexer:
         """Unquoted characters outside ASCII."""
         self._pending: list[tuple[Here, bool]] = []
 
+    @abstractmethod
     def script(self, closers: frozenset[str]) -> Script:
-        raise NotImplementedError
+        """Commands up to one of the closing words: what is nested in a word is read by the part above."""
 
     def another(self, text: str, pos: int, end: int | None) -> "Lexer":
         """A reader of the same kind for a part that has to be read apart."""
