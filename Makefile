@@ -26,6 +26,7 @@ lint: setup ## style, types and layers
 
 bench: setup ## measure what the walls cost
 	@$(PYTHON) -m benchmarks
+	@$(PYTHON) -m benchmarks.decisions
 
 lock: ## renew the pinned versions of dependencies (needs uv)
 	@uv lock --upgrade

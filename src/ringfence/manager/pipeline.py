@@ -23,6 +23,7 @@ from ringfence.errors import CommandNotAllowed, InvalidConfig, PathAccessDenied,
 from ringfence.manager.environment import check_variables
 from ringfence.policy.config import is_encodable
 from ringfence.policy.decide import Place, decide
+from ringfence.policy.risk.assess import assess
 from ringfence.policy.terms import Terms
 from ringfence.values.grant import Grant
 from ringfence.values.outcome import Refused, Result
@@ -113,6 +114,7 @@ class Pipeline:
             decision,
             session=self._judge.session,
             seconds=seconds,
+            risk=assess("bash", request.shown).risk,
             spans=tuple(reason.span for reason in decision.reasons if reason.verdict is Verdict.ASK and reason.span),
             may_remember=decision.asking.remember_session,
         )
