@@ -9,18 +9,25 @@
 #include <stdnoreturn.h>
 #include <sys/types.h>
 
-#define PROTOCOL_VERSION 1u
+#define PROTOCOL_VERSION 2u
 #define INLINE_MAX (48u * 1024u)        /* larger bodies come in a memfd: a SEQPACKET message is bounded by the socket's buffer */
 #define BODY_MAX (16u * 1024u * 1024u)
 
 enum kind {                             /* manager to box */
     CONFIGURE = 1,
     SPAWN = 2,
-    KILL_ALL = 3,
+    KILL = 3,
+    SIGNAL = 4,
     /* box to manager */
     READY = 16,
     FAILED = 17,
     ENDED = 18,
+    TERMINAL = 19,
+};
+
+enum manner {                           /* flags of SPAWN */
+    ON_TERMINAL = 1,                    /* a terminal of its own instead of the three descriptors */
+    LONG_LIVED = 2,                     /* an interpreter that serves many calls: no limit on its CPU time */
 };
 
 struct header {

@@ -1,8 +1,14 @@
 /* Inside the wall: PID 1 of the box.
  *
- * Confines itself (limits, Landlock; bubblewrap has already applied seccomp and no_new_privs), says READY, then starts one
- * command after the other. When a command's first process ends, everything else in the box is killed and reaped before the
- * end is reported, so a report means: nothing of it is left. What it uses is summed over all that was reaped.
+ * Confines itself (limits, Landlock; bubblewrap has already applied seccomp and no_new_privs), says READY, then starts
+ * commands as it is told, several side by side if need be. When a command's first process ends, all that it left behind is
+ * killed and reaped before the end is reported, so a report means: nothing of it is left. What it used is summed over all of
+ * it.
+ *
+ * What belongs to which command is the kernel's word: the first process of each is a subreaper, so that orphans stay below
+ * it, and become our children only when it has ended. A child of ours that is nobody's first process is therefore left over.
+ * Each command has a Landlock domain of its own: it cannot look into, or write into, the processes of another one, such as an
+ * interpreter that waits for the next call.
  *
  * It cannot be stopped or killed from inside (the kernel shields PID 1 of a pid namespace from its own), cannot be read
  * (undumpable), and its only descriptor besides /dev/null is the control socket, which no child inherits. When that socket
@@ -21,6 +27,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/ioctl.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/signalfd.h>
@@ -28,6 +35,7 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #ifndef SYS_close_range
@@ -41,10 +49,14 @@
 #define RULE_PATH_BENEATH 1
 #define MODE_FILTER 2
 #define FILTER_MAX 4096 /* instructions that the kernel takes */
-#define SCRIPT_FD 9
-#define FDS_MAX 5
+#define EXTRA_FD 9                  /* where a command finds a fourth descriptor; a fifth is at the number below */
+#define FDS_MAX 6                   /* five, and a long body */
+#define JOBS_MAX 256
+#define STRAYS_MAX 4096
+#define PATIENCE_MS 200             /* how long left-overs may go on forking before everything is killed */
 
-static int control, configured;
+static int control, configured, domain = -1;
+static rlim_t cpu_seconds = RLIM_INFINITY;
 static sigset_t children;
 
 /* As the kernel defines them; its headers are not there for every libc. */
@@ -88,7 +100,23 @@ static void apply_filter(int fd) {
     free(bytes.at);
 }
 
-/* Words: umask N | rlimit RESOURCE VALUE | landlock SIZE FS NET SCOPED | beneath ACCESS PATH | restrict | reaper | filter */
+static void add_rule(int rules, uint64_t access, const char *path) {
+    int fd = open(path, O_PATH | O_CLOEXEC);
+    if (fd < 0) die(path);
+    struct beneath b = {access, fd};
+    if (syscall(SYS_landlock_add_rule, rules, RULE_PATH_BENEATH, &b, 0)) die(path);
+    close(fd);
+}
+
+static void set_limit(int resource, rlim_t value) {
+    struct rlimit have, want = {value, value};
+    if (getrlimit(resource, &have)) die("getrlimit");
+    if (have.rlim_max < value) want.rlim_cur = want.rlim_max = have.rlim_max; /* never raise what the host set */
+    if (setrlimit(resource, &want)) die("setrlimit");
+}
+
+/* Words: umask N | rlimit RESOURCE VALUE | cpu SECONDS | landlock SIZE FS NET SCOPED | beneath ACCESS PATH | restrict |
+ * apart ACCESS | reaper | filter */
 static void configure(struct words w, const int *fds, int count_fds) {
     int rules = -1;
     while (more(&w)) {
@@ -97,11 +125,12 @@ static void configure(struct words w, const int *fds, int count_fds) {
             umask((mode_t)number(&w));
         } else if (!strcmp(verb, "rlimit")) {
             int resource = (int)number(&w);
-            rlim_t value = number(&w);
-            struct rlimit have, want = {value, value};
-            if (getrlimit(resource, &have)) die("getrlimit");
-            if (have.rlim_max < value) want.rlim_cur = want.rlim_max = have.rlim_max; /* never raise what the host set */
-            if (setrlimit(resource, &want)) die("setrlimit");
+            set_limit(resource, number(&w));
+        } else if (!strcmp(verb, "cpu")) {
+            struct rlimit have;
+            cpu_seconds = number(&w);
+            if (getrlimit(RLIMIT_CPU, &have)) die("getrlimit");
+            if (have.rlim_max < cpu_seconds) cpu_seconds = have.rlim_max;
         } else if (!strcmp(verb, "landlock")) {
             size_t size = number(&w);
             struct ruleset r;
@@ -110,16 +139,17 @@ static void configure(struct words w, const int *fds, int count_fds) {
             if (rules < 0) die("landlock");
         } else if (!strcmp(verb, "beneath")) {
             uint64_t access = number(&w);
-            const char *path = word(&w);
-            int fd = open(path, O_PATH | O_CLOEXEC);
-            if (fd < 0) die(path);
-            struct beneath b = {access, fd};
-            if (syscall(SYS_landlock_add_rule, rules, RULE_PATH_BENEATH, &b, 0)) die(path);
-            close(fd);
+            add_rule(rules, access, word(&w));
         } else if (!strcmp(verb, "restrict")) {
             if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)) die("no_new_privs");
             if (syscall(SYS_landlock_restrict_self, rules, 0)) die("landlock");
             close(rules);
+        } else if (!strcmp(verb, "apart")) {
+            /* Takes nothing away; what counts is that each command that enters it is in a domain of its own. */
+            struct ruleset r = {.fs = number(&w)};
+            domain = (int)syscall(SYS_landlock_create_ruleset, &r, sizeof r.fs, 0);
+            if (domain < 0) die("landlock");
+            add_rule(domain, r.fs, "/");
         } else if (!strcmp(verb, "filter")) {
             if (!count_fds) die_because("no filter came with the configuration");
             apply_filter(fds[0]);
@@ -131,53 +161,178 @@ static void configure(struct words w, const int *fds, int count_fds) {
     }
 }
 
-static struct {
-    pid_t first;
+static struct job {
+    pid_t first; /* 0: the place is free */
     uint32_t id;
     int status;
     uint64_t user, system, peak;
-} job;
+} jobs[JOBS_MAX];
 
-static void count(const struct rusage *used) {
-    job.user += micros(used->ru_utime);
-    job.system += micros(used->ru_stime);
-    if ((uint64_t)used->ru_maxrss > job.peak) job.peak = (uint64_t)used->ru_maxrss;
+static struct job *job_of(pid_t first) {
+    for (struct job *j = jobs; j < jobs + JOBS_MAX; j++)
+        if (j->first == first) return j;
+    return NULL;
 }
 
-static void end_job(void) {
+static struct job *job_called(uint32_t id) {
+    for (struct job *j = jobs; j < jobs + JOBS_MAX; j++)
+        if (j->first && j->id == id) return j;
+    return NULL;
+}
+
+static int others(const struct job *than) {
+    for (struct job *j = jobs; j < jobs + JOBS_MAX; j++)
+        if (j->first && j != than) return 1;
+    return 0;
+}
+
+static void count(struct job *j, const struct rusage *used) {
+    j->user += micros(used->ru_utime);
+    j->system += micros(used->ru_stime);
+    if ((uint64_t)used->ru_maxrss > j->peak) j->peak = (uint64_t)used->ru_maxrss;
+}
+
+static void report(struct job *j) {
+    uint64_t n[] = {(uint64_t)(uint32_t)j->status, j->user, j->system, j->peak};
+    j->first = 0;
+    send_numbers(ENDED, j->id, n, 4);
+}
+
+static uint64_t now_ms(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000u + (uint64_t)t.tv_nsec / 1000000u;
+}
+
+/* Kills and reaps everything; what it used counts for `blamed`. */
+static void end_all(struct job *blamed) {
     struct rusage used;
     for (;;) {
         kill_children();
         int status;
         pid_t pid = wait4(-1, &status, 0, &used);
         if (pid < 0 && errno == ECHILD) break;
-        if (pid > 0) count(&used);
-        if (pid > 0 && pid == job.first) job.status = status;
+        if (pid <= 0) continue;
+        struct job *j = job_of(pid);
+        count(j ? j : blamed, &used);
+        if (j) j->status = status;
     }
-    job.first = 0;
-    uint64_t n[] = {(uint64_t)(uint32_t)job.status, job.user, job.system, job.peak};
-    send_numbers(ENDED, job.id, n, 4);
+    for (struct job *j = jobs; j < jobs + JOBS_MAX; j++)
+        if (j->first) report(j);
+}
+
+/* Our children that are nobody's first process. */
+static size_t find_strays(pid_t *found) {
+    static char text[STRAYS_MAX * 8];
+    static int list = -1;
+    if (list < 0) {
+        char path[64];
+        snprintf(path, sizeof path, "/proc/self/task/%d/children", getpid());
+        list = open(path, O_RDONLY | O_CLOEXEC);
+        if (list < 0) die(path);
+    }
+    ssize_t got = pread(list, text, sizeof text - 1, 0);
+    if (got < 0) die("children");
+    if (got == (ssize_t)sizeof text - 1)
+        while (got && text[got - 1] != ' ') got--; /* half a number would be somebody else's */
+    text[got] = 0;
+    size_t n = 0;
+    for (char *at = text, *end; n < STRAYS_MAX; at = end) {
+        pid_t pid = (pid_t)strtol(at, &end, 10);
+        if (end == at) break;
+        if (!job_of(pid)) found[n++] = pid;
+    }
+    return n;
+}
+
+/* The first process has been reaped, and what it left behind is ours now. Each of these leaves its own children to us when it
+ * dies, hence again until there is none. Who forks faster than we kill takes the whole box with it. */
+static void end_job(struct job *j) {
+    static pid_t strays[STRAYS_MAX];
+    if (!others(j)) {
+        end_all(j);
+        return;
+    }
+    uint64_t begin = 0;
+    j->first = -1; /* neither free nor anybody's pid */
+    for (size_t n; (n = find_strays(strays));) {
+        for (size_t i = 0; i < n; i++) kill(strays[i], SIGKILL);
+        for (size_t i = 0; i < n; i++) {
+            struct rusage used;
+            if (wait4(strays[i], NULL, 0, &used) > 0) count(j, &used);
+        }
+        if (!begin) begin = now_ms();
+        if (now_ms() - begin > PATIENCE_MS) {
+            end_all(j);
+            return;
+        }
+    }
+    report(j);
 }
 
 static void reap(void) {
     struct rusage used;
     int status;
     for (pid_t pid; (pid = wait4(-1, &status, WNOHANG, &used)) > 0;) {
-        if (!job.first) continue;
-        count(&used);
-        if (pid == job.first) {
-            job.status = status;
-            end_job();
-        }
+        struct job *j = job_of(pid);
+        if (!j) continue;
+        count(j, &used);
+        j->status = status;
+        end_job(j);
     }
 }
 
-/* Words: CWD ARGC ENVC then the arguments and the variables. Descriptors: stdin, stdout, stderr, perhaps a script for SCRIPT_FD. */
+static void kill_job(struct job *j) {
+    struct rusage used;
+    kill(j->first, SIGKILL);
+    if (wait4(j->first, &j->status, 0, &used) > 0) count(j, &used);
+    end_job(j);
+}
+
+static void failed(uint32_t id, int why) {
+    uint64_t n[] = {(uint64_t)why};
+    send_numbers(FAILED, id, n, 1);
+}
+
+/* A terminal of the box's own. Its other end goes to the manager, its name stays good inside. */
+static int open_terminal(int *master) {
+    char name[64];
+    int unlocked = 0, number;
+    *master = open("/dev/ptmx", O_RDWR | O_NOCTTY | O_CLOEXEC);
+    if (*master < 0) return -1;
+    if (ioctl(*master, TIOCSPTLCK, &unlocked) || ioctl(*master, TIOCGPTN, &number)) return -1;
+    snprintf(name, sizeof name, "/dev/pts/%d", number);
+    return open(name, O_RDWR | O_NOCTTY | O_CLOEXEC);
+}
+
+static void send_terminal(uint32_t id, int master) {
+    struct header h = {PROTOCOL_VERSION, TERMINAL, id, 0};
+    char space[CMSG_SPACE(sizeof(int))] = {0};
+    struct iovec io = {&h, sizeof h};
+    struct msghdr m = {.msg_iov = &io, .msg_iovlen = 1, .msg_control = space, .msg_controllen = sizeof space};
+    struct cmsghdr *c = CMSG_FIRSTHDR(&m);
+    c->cmsg_level = SOL_SOCKET, c->cmsg_type = SCM_RIGHTS, c->cmsg_len = CMSG_LEN(sizeof(int));
+    memcpy(CMSG_DATA(c), &master, sizeof master);
+    while (sendmsg(control, &m, MSG_NOSIGNAL) < 0)
+        if (errno != EINTR) _exit(0);
+}
+
+/* Words: MANNER CWD ARGC ENVC then the arguments and the variables. Descriptors: stdin, stdout, stderr, perhaps two more. */
 static void spawn(uint32_t id, struct words w, int *fds, int count_fds) {
-    if (job.first || count_fds < 3) {
-        uint64_t n[] = {EBUSY};
-        send_numbers(FAILED, id, n, 1);
+    struct job *j = job_of(0);
+    uint64_t manner = number(&w);
+    int wanted = manner & ON_TERMINAL ? 0 : 3, master = -1, terminal = -1;
+    if (!j || job_called(id) || count_fds < wanted) {
+        failed(id, EAGAIN);
         return;
+    }
+    if (manner & ON_TERMINAL) {
+        terminal = open_terminal(&master);
+        if (terminal < 0) {
+            failed(id, errno);
+            if (master >= 0) close(master);
+            return;
+        }
     }
     const char *cwd = word(&w);
     size_t argc = number(&w), envc = number(&w);
@@ -194,10 +349,18 @@ static void spawn(uint32_t id, struct words w, int *fds, int count_fds) {
         sigset_t none;
         sigemptyset(&none);
         setsid();
+        if (terminal >= 0 && ioctl(terminal, TIOCSCTTY, 0)) goto failed;
         for (int i = 0; i < 3; i++)
-            if (dup2(fds[i], i) < 0) goto failed;
-        if (count_fds > 3 && dup2(fds[3], SCRIPT_FD) < 0) goto failed;
+            if (dup2(terminal >= 0 ? terminal : fds[i], i) < 0) goto failed;
+        for (int i = wanted; i < count_fds; i++)
+            if (dup2(fds[i], EXTRA_FD - (i - wanted)) < 0) goto failed;
         if (chdir(cwd)) goto failed;
+        prctl(PR_SET_CHILD_SUBREAPER, 1);
+        if (!(manner & LONG_LIVED) && cpu_seconds != RLIM_INFINITY) {
+            struct rlimit r = {cpu_seconds, cpu_seconds};
+            if (setrlimit(RLIMIT_CPU, &r)) goto failed;
+        }
+        if (domain >= 0 && syscall(SYS_landlock_restrict_self, domain, 0)) goto failed;
         sigprocmask(SIG_SETMASK, &none, NULL);
         environ = env; /* where execvpe looks for PATH */
         execvpe(argv[0], argv, env);
@@ -209,15 +372,15 @@ static void spawn(uint32_t id, struct words w, int *fds, int count_fds) {
     environ = own;
     free(argv);
     free(env);
+    if (terminal >= 0) close(terminal);
     if (failure) {
         if (pid > 0) waitpid(pid, NULL, 0);
-        uint64_t n[] = {(uint64_t)failure};
-        send_numbers(FAILED, id, n, 1);
-        return;
+        failed(id, failure);
+    } else {
+        *j = (struct job){.first = pid, .id = id};
+        if (master >= 0) send_terminal(id, master);
     }
-    memset(&job, 0, sizeof job);
-    job.first = pid;
-    job.id = id;
+    if (master >= 0) close(master);
 }
 
 /* One message with its descriptors; a body too long for a packet lies in the last descriptor. Returns 0 at the end. */
@@ -258,6 +421,9 @@ static int serve(void) {
         configure(w, fds, n);
         int null = open("/dev/null", O_RDWR | O_CLOEXEC);
         for (int i = 0; i < 3; i++) dup2(null, i);
+        /* The numbers that commands are given stay taken, so that no descriptor that comes later has one of them: dup2 onto
+         * itself would leave it close-on-exec. */
+        while (null >= 0 && null <= EXTRA_FD) null = fcntl(null, F_DUPFD_CLOEXEC, 3);
         close(null);
         send_numbers(READY, h.id, NULL, 0);
         break;
@@ -266,9 +432,18 @@ static int serve(void) {
         if (!configured) die_because("a command came before the configuration");
         spawn(h.id, w, fds, n);
         break;
-    case KILL_ALL:
-        if (job.first && h.id == job.id) end_job();
+    case KILL: {
+        struct job *j = job_called(h.id);
+        if (!h.id) end_all(&jobs[0]);
+        else if (j) kill_job(j);
         break;
+    }
+    case SIGNAL: {
+        struct job *j = job_called(h.id);
+        int which = (int)number(&w);
+        if (j) kill(-j->first, which); /* it leads a session and a group of its own */
+        break;
+    }
     default: die_because("a message of unknown kind");
     }
     for (int i = 0; i < n; i++) close(fds[i]);

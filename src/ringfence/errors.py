@@ -12,6 +12,7 @@ What a command did is *returned* in its result; what the caller or the machine d
     ├── CommandFailed             a non-zero ending, and the caller asked for `result.check()`
     ├── InitializationFailed      the wall cannot be built on this machine
     ├── SpawnFailed               the wall stands, the program in it could not be started
+    ├── PoolExhausted             every box of the pool is in use, and waiting for one did not help
     ├── InvalidConfig             a setting, file or argument that makes no sense
     ├── QuestionNotOpen           an answer to a question that nobody waits for
     ├── PermissionDenied          the operating system refused us something that we need
@@ -104,6 +105,10 @@ class SpawnFailed(RingfenceError):
     def __init__(self, program: str, why: str, *, hint: str = "") -> None:
         super().__init__(f"could not start {program!r}: {why}", hint=hint)
         self.program = program
+
+
+class PoolExhausted(RingfenceError):
+    code = "pool_exhausted"
 
 
 class InvalidConfig(RingfenceError):

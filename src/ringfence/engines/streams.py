@@ -131,17 +131,18 @@ async def feed(descriptor: int, data: bytes | AsyncIterable[bytes]) -> None:
     try:
         os.set_blocking(descriptor, False)
         if isinstance(data, bytes):
-            await _write(descriptor, data)
+            await write_all(descriptor, data)
         else:
             async for piece in data:
-                await _write(descriptor, piece)
+                await write_all(descriptor, piece)
     except BrokenPipeError:
         pass  # it stopped listening, which is its right
     finally:
         os.close(descriptor)
 
 
-async def _write(descriptor: int, data: bytes) -> None:
+async def write_all(descriptor: int, data: bytes) -> None:
+    """Write all of it to a descriptor that does not block, waiting where there is no room."""
     loop = asyncio.get_running_loop()
     view = memoryview(data)
     while view:

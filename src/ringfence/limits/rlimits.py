@@ -18,7 +18,6 @@ def words(limits: Limits) -> tuple[str, ...]:
     """Words for PID 1: docs/box-protocol.md."""
     table = {
         resource.RLIMIT_CORE: 0,  # a core dump would run the host's crash handler
-        resource.RLIMIT_CPU: math.ceil(limits.cpu_seconds * _CPU_SLACK) + 1,
         resource.RLIMIT_FSIZE: limits.file_bytes,
         resource.RLIMIT_NOFILE: limits.open_files,
         resource.RLIMIT_NPROC: limits.processes,
@@ -27,7 +26,8 @@ def words(limits: Limits) -> tuple[str, ...]:
         resource.RLIMIT_RTPRIO: 0,
         resource.RLIMIT_NICE: 0,
     }
-    out: list[str] = []
+    # Not on PID 1 itself: an interpreter that serves many calls must not inherit it.
+    out = ["cpu", str(math.ceil(limits.cpu_seconds * _CPU_SLACK) + 1)]
     for which, value in table.items():
         out += ["rlimit", str(which), str(int(value))]
     return tuple(out)

@@ -25,6 +25,10 @@ class Grant:
     """Whether the rest of the host is readable."""
     env: tuple[tuple[str, str], ...] = ()
     """Variables of the box."""
+    python: str | None = None
+    """The interpreter that runs Python code; the first on PATH if not given."""
+    preload: tuple[str, ...] = ()
+    """Modules that it imports before it is asked for anything."""
     limits: Limits = field(default_factory=Limits)
     requires: frozenset[Guarantee] = frozenset()
     """What the wall has to guarantee; a wall that lacks one of them is not used."""

@@ -7,6 +7,7 @@ from typing import Self, assert_never
 from ringfence.errors import CommandFailed, CommandNotAllowed, ResourceLimitExceeded, Timeout
 from ringfence.values.guarantee import Wall
 from ringfence.values.limits import Limit, show_limit
+from ringfence.values.rich import CodeError, Rich
 from ringfence.values.violation import Violation
 
 # Exit codes for endings that are not the command's own. 124 is what timeout(1) uses; 122 and 123 are unused by shells.
@@ -94,6 +95,17 @@ class SandboxAudit:
     command: tuple[str, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class OutputFile:
+    """A file that a run made or changed."""
+
+    path: str
+    """Below the workspace."""
+    size_bytes: int
+    data: bytes | None = None
+    """Its content, if it was asked for and not too large."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
     """How a command ended, what it said and used, and behind which wall."""
@@ -108,6 +120,14 @@ class Result:
     wall: Wall | None = None
     audit: SandboxAudit | None = None
     run_id: str = ""
+    results: tuple[Rich, ...] = ()
+    """What code showed: the value of its last expression, figures, tables."""
+    error: CodeError | None = None
+    """The exception that ended it, as the interpreter tells it."""
+    state_kept: bool = True
+    """Whether the interpreter, or shell, that keeps its state lives on."""
+    files: tuple[OutputFile, ...] = ()
+    """What it wrote into the workspace, where that is collected."""
 
     @property
     def stdout(self) -> str:

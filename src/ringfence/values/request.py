@@ -27,12 +27,18 @@ class Overflow(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """One command for one box. Exactly one of `command` and `argv` is set."""
+    """One thing to run in one box. Exactly one of `command`, `argv` and `code` is set."""
 
     command: str | None = None
     """Text for the shell."""
     argv: tuple[str, ...] | None = None
     """A program and its arguments, without a shell."""
+    code: str | None = None
+    """A piece of a program, in `language`."""
+    language: str | None = None
+    context: str | None = None
+    """The interpreter, or shell, that keeps its state under this name from call to call; None: a shell of its own, or
+    the box's first interpreter."""
     cwd: Path | None = None
     """Where it runs; the workspace if not given."""
     env: tuple[tuple[str, str], ...] = ()
@@ -46,4 +52,6 @@ class Request:
     @property
     def shown(self) -> str:
         """The command as a person would read it."""
+        if self.code is not None:
+            return self.code
         return self.command if self.command is not None else " ".join(self.argv or ())

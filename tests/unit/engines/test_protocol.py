@@ -17,6 +17,7 @@ from ringfence.engines.native.protocol import (
     REPLY_MAX,
     VERSION,
     Kind,
+    Received,
     Reply,
     parse,
     receive,
@@ -24,7 +25,7 @@ from ringfence.engines.native.protocol import (
 )
 from ringfence.errors import Internal
 
-REPLIES = {Kind.READY: 0, Kind.FAILED: 1, Kind.ENDED: 4}
+REPLIES = {Kind.READY: 0, Kind.FAILED: 1, Kind.ENDED: 4, Kind.TERMINAL: 0}
 U32, U64 = st.integers(0, 2**32 - 1), st.integers(0, 2**64 - 1)
 
 
@@ -73,7 +74,7 @@ def test_what_a_box_says_comes_out_as_it_was_said(kind: Kind, id: int, data: st.
     assert parse(packet(kind, id, numbers)) == Reply(kind, id, numbers)
 
 
-@pytest.mark.parametrize("kind", [Kind.CONFIGURE, Kind.SPAWN, Kind.KILL_ALL])
+@pytest.mark.parametrize("kind", [Kind.CONFIGURE, Kind.SPAWN, Kind.KILL])
 def test_a_box_cannot_give_us_orders(kind: Kind) -> None:
     assert parsed(packet(kind, 1, ())) is None
 
@@ -99,7 +100,7 @@ def test_the_sender_is_known_by_the_kernel_s_word(pair: tuple[socket.socket, soc
     ours, theirs = pair
     theirs.send(packet(Kind.ENDED, 7, (1, 2, 3, 4)))
 
-    assert receive(ours) == (Reply(Kind.ENDED, 7, (1, 2, 3, 4)), os.getpid())
+    assert receive(ours) == Received(Reply(Kind.ENDED, 7, (1, 2, 3, 4)), os.getpid())
 
 
 def test_receiving_never_waits_and_notices_the_end(pair: tuple[socket.socket, socket.socket]) -> None:
@@ -177,7 +178,7 @@ def test_a_message_to_a_dead_box_is_an_os_error_and_no_signal(pair: tuple[socket
     theirs.close()
 
     with pytest.raises(OSError):
-        send(ours, Kind.KILL_ALL, 1)
+        send(ours, Kind.KILL, 1)
 
 
 def test_the_numbers_are_those_of_the_helper() -> None:

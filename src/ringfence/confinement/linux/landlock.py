@@ -95,4 +95,8 @@ def words(rules: Iterable[tuple[str, Right]], *, version: int, tcp: bool, scoped
     out = ["landlock", str(size), str(int(rights)), str(net), str(scopes)]
     for path, access in rules:
         out += ["beneath", str(int(access & rights)), path]
+    if version >= 2:
+        # Every domain refuses to move files between directories unless a rule allows it: the one that each command is
+        # put into, to keep it apart from the others, has to.
+        out += ["apart", str(int(Right.REFER))]
     return (*out, "restrict")

@@ -1,8 +1,10 @@
-"""One box of the native engine: PID 1 behind a wall, and the way to run commands in it.
+"""One box of the native engine: PID 1 behind a wall, and the way to run things in it.
 
-A command's pipes are made here and passed to PID 1. PID 1 reports the end only after everything that the command
-started is dead, so that both pipes are at their end by then. Whatever ends a command early (time, a limit, the
-caller) is a request to PID 1 to kill everything; if it does not answer, the whole box goes.
+A command's pipes are made here and passed to PID 1, which reports the end only after everything that the command
+started is dead. An interpreter that keeps its state has a socket of its own besides; that a call of it is over is its
+own word. Whatever ends a piece of work early (time, a limit, the caller) is a request to PID 1: an interpreter is
+interrupted first, so that its state lives on, everything else is killed. If PID 1 does not answer, the whole box goes.
+So every call has an end that is ours, whatever is inside.
 """
 
 import asyncio
@@ -10,30 +12,51 @@ import errno
 import os
 import signal
 import time
+from collections.abc import Callable
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from ringfence.engines.native import protocol
 from ringfence.engines.native.classify import Evidence, classify, violations
-from ringfence.engines.native.protocol import Kind, Reply
+from ringfence.engines.native.context import Context
+from ringfence.engines.native.control import Control, Job
+from ringfence.engines.native.process import NativeProcess
+from ringfence.engines.native.protocol import Kind, Manner, Reply
+from ringfence.engines.native.standby import (
+    COMMAND_MAX,
+    Setting,
+    WaitingShell,
+    command_words,
+    start_context,
+    start_shell,
+)
 from ringfence.engines.native.starting import Started
 from ringfence.engines.native.watch import Watch
-from ringfence.engines.streams import Capture, Reader, feed
+from ringfence.engines.native.work import Work
+from ringfence.engines.streams import feed
 from ringfence.errors import Internal, SpawnFailed
 from ringfence.limits.base import Holder
 from ringfence.values.grant import Grant
 from ringfence.values.guarantee import Wall
 from ringfence.values.limits import Limit
 from ringfence.values.outcome import Result, SandboxAudit, Usage
-from ringfence.values.request import Request, Stream
+from ringfence.values.request import Request
 
+MAIN = "main"
+"""The name of the first interpreter."""
 _KILL_SECONDS = 3.0
 """How long PID 1 may take to kill and reap everything before the whole box is killed."""
+_INTERRUPT_SECONDS = 0.5
+"""How long an interpreter may take to notice that it was interrupted before it is killed."""
+_START_SECONDS = 20.0
+"""How long an interpreter may take to start."""
+_PAUSE_SECONDS = 0.002
+"""How long after a command the next shell is started ahead of time: a box that is closed at once never starts it."""
 _LONG_COMMAND = 100_000
 """The kernel takes at most 128 KiB for one argument; longer commands are read by the shell from a descriptor."""
 _SCRIPT = ". /dev/fd/9"
+_KILLED_AT_ONCE = frozenset({Limit.MEMORY, Limit.DISK, Limit.FILES})
+"""Limits that an interpreter is not asked to respect first: there is no time for it."""
 _HINTS = {
     errno.ENOENT: "is it installed, and on the PATH inside?",
     errno.EACCES: "is it executable, and the directory granted?",
@@ -42,53 +65,42 @@ _HINTS = {
 }
 
 
-@dataclass(slots=True)
-class _Job:
-    id: int
-    ended: asyncio.Future[Reply]
-    """Resolved when everything that the command started is dead, or when it could not be started."""
-    killed_for: Limit | None = None
-    fault: BaseException | None = None
-    """What the caller's own callback or stream raised."""
-    readers: list[Reader] = field(default_factory=list)
-
-
 class NativeBox:
+    interprets = frozenset({"python"})
+
     def __init__(
-        self,
-        started: Started,
-        grant: Grant,
-        holder: Holder,
-        wall: Wall,
-        audit: SandboxAudit,
-        env: dict[str, str],
-        shell: str,
+        self, started: Started, grant: Grant, holder: Holder, wall: Wall, audit: SandboxAudit, setting: Setting
     ) -> None:
         self._started = started
         self._grant = grant
         self._holder = holder
-        self._env = env
-        self._shell = shell
+        self._setting = setting
         self.wall = wall
         self.audit = audit
-        self._job: _Job | None = None
-        self._count = 0
+        self._loop = asyncio.get_running_loop()
+        self._control = Control(started)
         self._turn = asyncio.Lock()
-        self._ready: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
-        self._first_pid = 0
         self._kills = 0
         self._roots = tuple(map(os.fspath, grant.writable_roots))
-        self._loop = asyncio.get_running_loop()
-        self._lost = False
+        self._shell: WaitingShell | None = None
+        self._contexts: dict[tuple[str, str], Context] = {}
+        self._processes: dict[int, NativeProcess] = {}
+        self._preparing: asyncio.TimerHandle | None = None
         self._closed = False
         self._gone: asyncio.Future[None] = self._loop.create_future()
-        self._loop.add_reader(started.control.fileno(), self._on_message)
 
     # --- life ---------------------------------------------------------------------------------------------------------
 
     @property
     def alive(self) -> bool:
-        return not self._lost and not self._closed
+        return not self._control.lost and not self._closed
+
+    def probe(self) -> bool:
+        """Whether it stands, asked of the kernel now."""
+        return not self._closed and self._control.still_there()
+
+    def when_lost(self, tell: Callable[[], None]) -> None:
+        self._control.when_lost(tell)
 
     async def wait_ready(self) -> None:
         """Let PID 1 confine itself; returns when the wall stands.
@@ -96,13 +108,24 @@ class NativeBox:
         Raises:
             Internal: it did not come up; the message holds what launcher and bwrap said.
         """
-        descriptors = [self._started.seccomp] if self._started.seccomp >= 0 else []
-        with suppress(OSError):
-            protocol.send(self._started.control, Kind.CONFIGURE, 0, self._started.configure, descriptors)
+        self._control.configure()
         try:
-            await self._ready
+            await self._control.ready
         except Internal:
             raise Internal(self._complaints() or "the box ended before it was ready") from None
+
+    async def warm(self) -> None:
+        """Start a shell and an interpreter ahead of time; returns when they wait.
+
+        Raises:
+            Internal: the box is gone.
+        """
+        if not self.alive:
+            raise Internal("the box is gone", hint="open a new one")
+        self._prepare_shell()
+        if self._setting.python is not None:
+            with suppress(Internal, SpawnFailed, TimeoutError):  # said again, with reasons, to whoever calls it
+                await self._context("python", MAIN)
 
     def _complaints(self) -> str:
         os.set_blocking(self._started.complaints, False)
@@ -113,12 +136,19 @@ class NativeBox:
     async def close(self) -> None:
         if not self._closed:
             self._closed = True
-            self._loop.remove_reader(self._started.control.fileno())
-            self._started.let_go()
+            self._let_go()
             descriptor = os.pidfd_open(self._started.launcher.pid)
             self._loop.add_reader(descriptor, self._on_gone, descriptor)
         if await _wait_through_cancel(self._gone):
             raise asyncio.CancelledError
+
+    def _let_go(self) -> None:
+        if self._preparing is not None:
+            self._preparing.cancel()
+        if self._shell is not None:
+            self._shell.close()
+        self._control.close()
+        self._started.let_go()
 
     def _on_gone(self, descriptor: int) -> None:
         """The launcher has ended, and with it everything in the box."""
@@ -126,117 +156,187 @@ class NativeBox:
         os.close(descriptor)
         self._started.launcher.wait()
         self._holder.close()
-        self._fail(Internal("the box was closed while the command ran"))
+        self._control.fail(Internal("the box was closed while the command ran"))
+        for context in self._contexts.values():
+            context.close()
         self._gone.set_result(None)
 
-    def _on_message(self) -> None:
-        try:
-            received = protocol.receive(self._started.control)
-        except BlockingIOError:
-            return
-        except Internal as fault:
-            self._lose(fault)
-            return
-        if received is None:
-            self._lose(Internal("the box is gone"))
-            return
-        reply, sender = received
-        if reply.kind is Kind.READY:
-            self._first_pid = sender
-            _settle(self._ready, reply)
-        elif self._job is not None and reply.id == self._job.id:
-            _settle(self._job.ended, reply)
-
-    def _lose(self, fault: Internal) -> None:
-        self._lost = True
-        self._loop.remove_reader(self._started.control.fileno())
-        self._fail(fault)
-
-    def _fail(self, fault: Internal) -> None:
-        waiting = self._ready if self._job is None else self._job.ended
-        if not waiting.done():
-            waiting.set_exception(fault)
-            waiting.exception()  # looked at, so that nobody complains when no one waits for it
-
-    # --- commands -----------------------------------------------------------------------------------------------------
+    # --- what runs in it ----------------------------------------------------------------------------------------------
 
     async def run(self, request: Request) -> Result:
         async with self._turn:
             if not self.alive:
                 raise Internal("the box is gone", hint="open a new one")
-            return await self._run(request)
+            if request.code is not None:
+                return await self._run_call("python", request.context or MAIN, request.code, request)
+            if request.context is not None:
+                return await self._run_call("shell", request.context, request.command or "", request)
+            return await self._run_command(request)
 
-    async def _run(self, request: Request) -> Result:
-        limits = self._grant.limits
-        timeout = min(request.timeout or limits.wall_seconds, limits.wall_seconds)
-        self._count += 1
-        job = self._job = _Job(self._count, self._loop.create_future())
-        self._holder.start_command()
-        watch = Watch(self._holder, limits, self._roots, self._first_pid, partial(self._stop, job))
+    async def start(self, request: Request, *, terminal: tuple[int, int] | None = None) -> NativeProcess:
+        """Start a command that goes on while others run. With `terminal`, on one of that many rows and columns.
+
+        Raises:
+            SpawnFailed: the program could not be started; the box lives on.
+            Internal: the box is gone.
+        """
+        if not self.alive:
+            raise Internal("the box is gone", hint="open a new one")
+        with ExitStack() as theirs:
+            inputs: int = -1
+            outputs = (-1, -1)
+            descriptors: list[int] = []
+            if terminal is None:
+                end, inputs = self._pipe()
+                theirs.callback(os.close, end)
+                outputs, ends = self._outputs(theirs)
+                descriptors = [end, *ends]
+            argv = self._argv(request, descriptors, theirs)
+            manner = Manner.PLAIN if terminal is None else Manner.ON_TERMINAL
+            try:
+                job = self._start(argv, request, descriptors, manner)
+            except BaseException:
+                for descriptor in (inputs, *outputs):
+                    if descriptor >= 0:
+                        os.close(descriptor)
+                raise
+        if job.terminal is not None:
+            inputs = await self._terminal(job, argv[0])
+            outputs = (os.dup(inputs), -1)
+        process = NativeProcess(self._control, job, request, inputs, outputs, self._grant.limits, self._ended_result)
+        process.watch(self._holder, self._roots)
+        if terminal is not None:
+            process.resize(*terminal)
+        self._processes[job.id] = process
+        await asyncio.sleep(0)  # a program that is not there says so at once
+        return process
+
+    def processes(self) -> tuple[NativeProcess, ...]:
+        """What was started and goes on, and what has ended and was not forgotten yet."""
+        return tuple(self._processes.values())
+
+    def forget(self, process: NativeProcess) -> None:
+        """Drop what has ended."""
+        if process.ending is not None:
+            self._processes.pop(process.id, None)
+
+    def contexts(self) -> tuple[tuple[str, str], ...]:
+        """(language, name) of the interpreters that keep a state."""
+        return tuple(key for key, context in self._contexts.items() if context.alive)
+
+    def interrupt(self, name: str = MAIN, language: str = "python") -> bool:
+        """Interrupt the call that runs in an interpreter; its state lives on. False if none runs."""
+        context = self._contexts.get((language, name))
+        if context is None or context.busy is None:
+            return False
+        self._control.signal(context.job, signal.SIGINT)
+        return True
+
+    async def restart(self, name: str = MAIN, language: str = "python") -> None:
+        """End an interpreter with all that it keeps; the next call starts a new one."""
+        context = self._contexts.pop((language, name), None)
+        if context is not None:
+            self._control.kill(context.job)
+            try:
+                with suppress(Internal, TimeoutError):
+                    await asyncio.wait_for(asyncio.shield(context.job.ended), _KILL_SECONDS)
+            finally:
+                context.close()
+
+    # --- commands -----------------------------------------------------------------------------------------------------
+
+    async def _run_command(self, request: Request) -> Result:
         begin = time.monotonic()
-        timer = self._loop.call_later(timeout, self._stop, job, Limit.WALL)
         feeder: asyncio.Task[None] | None = None
-        try:
-            stdin = self._spawn(job, request)
+        work = self._tell_waiting_shell(request)
+        if work is None:
+            work, stdin = self._spawn(request)
             if request.stdin is not None:
                 feeder = self._loop.create_task(feed(stdin, request.stdin))
-                feeder.add_done_callback(partial(self._on_fed, job))
-            reply = await self._wait_ended(job, request)
-        except asyncio.CancelledError:
-            self._stop(job, Limit.WALL)
-            await _wait_through_cancel(job.ended)
-            raise
+                feeder.add_done_callback(partial(self._on_fed, work))
+        try:
+            reply = await self._wait_over(work, request)
         finally:
-            timer.cancel()
-            watch.cancel()
             if feeder is not None:
                 feeder.cancel()
-            for reader in job.readers:
-                reader.drain()
-                reader.close()
-            self._job = None
-        if job.fault is not None:
-            raise job.fault
-        return self._result(job, reply, time.monotonic() - begin, timeout)
+        if self.alive:
+            self._preparing = self._loop.call_later(_PAUSE_SECONDS, self._prepare_shell)
+        assert isinstance(reply, Reply)
+        return self._result(work, reply, time.monotonic() - begin, self._timeout(request))
 
-    def _spawn(self, job: _Job, request: Request) -> int:
-        """Ask PID 1 to start the command; returns our end of its stdin (-1 if it has none)."""
-        cwd = os.fspath(request.cwd or self._grant.workspace)
-        env = self._env | dict(request.env)
-        with ExitStack() as theirs:
+    def _tell_waiting_shell(self, request: Request) -> Work | None:
+        """Hand the command to the shell that waits, if there is one and nothing speaks against it."""
+        shell, command = self._shell, request.command
+        if shell is None or command is None or request.stdin is not None or request.env:
+            return None
+        if request.cwd is not None and os.fspath(request.cwd) != self._setting.cwd:
+            return None
+        text = os.fsencode(command)
+        if len(text) > COMMAND_MAX:
+            return None
+        self._shell = None
+        if not shell.alive or not shell.tell(text):
+            shell.close()
+            return None
+        work = Work(shell.job)
+        work.listen(shell.take_outputs(), request, self._grant.limits.output_bytes, self._stop, self._on_fault)
+        return work
+
+    def _prepare_shell(self) -> None:
+        self._preparing = None
+        if self.alive and (self._shell is None or not self._shell.alive) and self._setting.shell.endswith("bash"):
+            if self._shell is not None:
+                self._shell.close()
+                self._shell = None
+            with suppress(OSError):  # then the next command gets a shell of its own
+                self._shell = start_shell(self._control, self._setting, self._pipe)
+
+    def _spawn(self, request: Request) -> tuple[Work, int]:
+        """Ask PID 1 to start the command; also our end of its stdin (-1 if it has none)."""
+        with ExitStack() as theirs, ExitStack() as undo:
             stdin = -1
             if request.stdin is None:
                 inputs = os.open("/dev/null", os.O_RDONLY | os.O_CLOEXEC)
             else:
                 inputs, stdin = self._pipe()
+                undo.callback(os.close, stdin)
             theirs.callback(os.close, inputs)
-            descriptors = [inputs]
-            for stream in Stream:
-                ours, end = self._pipe()
-                theirs.callback(os.close, end)
-                descriptors.append(end)
-                capture = Capture(self._grant.limits.output_bytes, request.overflow)
-                job.readers.append(
-                    Reader(
-                        ours,
-                        stream,
-                        capture,
-                        request.on_output,
-                        on_overflow=lambda: self._stop(job, Limit.OUTPUT),
-                        on_fault=partial(self._on_fault, job),
-                    )
-                )
+            outputs, ends = self._outputs(theirs)
+            for descriptor in outputs:
+                undo.callback(os.close, descriptor)
+            descriptors = [inputs, *ends]
             argv = self._argv(request, descriptors, theirs)
-            words = [cwd, str(len(argv)), str(len(env)), *argv, *(f"{name}={value}" for name, value in env.items())]
-            try:
-                protocol.send(self._started.control, Kind.SPAWN, job.id, words, descriptors)
-            except OSError as fault:
-                if stdin >= 0:
-                    os.close(stdin)
-                if fault.errno == errno.E2BIG:
-                    raise SpawnFailed(argv[0], os.strerror(errno.E2BIG), hint=_HINTS[errno.E2BIG]) from fault
-                raise Internal("the box is gone", hint="open a new one") from fault
-            return stdin
+            work = Work(self._start(argv, request, descriptors, Manner.PLAIN))
+            undo.pop_all()
+            work.listen(outputs, request, self._grant.limits.output_bytes, self._stop, self._on_fault)
+            return work, stdin
+
+    def _start(self, argv: list[str], request: Request, descriptors: list[int], manner: Manner) -> Job:
+        cwd = self._setting.cwd if request.cwd is None else os.fspath(request.cwd)
+        env = (*self._setting.env, *(f"{name}={value}" for name, value in request.env))
+        try:
+            return self._control.start(command_words(cwd, argv, _last_of_each(env)), descriptors, manner)
+        except OSError as fault:
+            if fault.errno == errno.E2BIG:
+                raise SpawnFailed(argv[0], os.strerror(errno.E2BIG), hint=_HINTS[errno.E2BIG]) from fault
+            raise Internal("the box is gone", hint="open a new one") from fault
+
+    async def _terminal(self, job: Job, program: str) -> int:
+        assert job.terminal is not None
+        try:
+            return await asyncio.wait_for(job.terminal, _START_SECONDS)
+        except asyncio.CancelledError:
+            if not job.ended.done():
+                self._control.kill(job)
+                raise
+            raise self._spawn_failed(job.ended.result(), program) from None
+
+    def _outputs(self, theirs: ExitStack) -> tuple[tuple[int, int], tuple[int, int]]:
+        out, out_end = self._pipe()
+        theirs.callback(os.close, out_end)
+        err, err_end = self._pipe()
+        theirs.callback(os.close, err_end)
+        return (out, err), (out_end, err_end)
 
     def _pipe(self) -> tuple[int, int]:
         """A pipe that the command may open again by name, as /dev/stderr, also where its uid is not ours."""
@@ -251,66 +351,188 @@ class NativeBox:
         command = request.command or ""
         encoded = os.fsencode(command)
         if len(encoded) < _LONG_COMMAND:
-            return [self._shell, "-c", command]
+            return [self._setting.shell, "-c", command]
         script = os.memfd_create("command", os.MFD_CLOEXEC)
         undo.callback(os.close, script)
         with open(script, "wb", closefd=False) as file:
             file.write(encoded)
         os.lseek(script, 0, os.SEEK_SET)
         descriptors.append(script)
-        return [self._shell, "-c", _SCRIPT]
+        return [self._setting.shell, "-c", _SCRIPT]
 
-    async def _wait_ended(self, job: _Job, request: Request) -> Reply:
+    # --- interpreters -------------------------------------------------------------------------------------------------
+
+    async def _run_call(self, language: str, name: str, text: str, request: Request) -> Result:
+        begin = time.monotonic()
+        context = await self._context(language, name)
+        code = text.encode("utf-8", "surrogateescape")
+        cpu = context.cpu_seconds()
+        work = Work(context.job, context)
+        work.listen(context.outputs, request, self._grant.limits.output_bytes, self._stop, self._on_fault)
+        work.cell = context.begin(code, self._grant.limits.output_bytes)
+        said = await self._wait_over(work, request)
+        reply = said
+        if said is None:  # it has ended: how is the word of PID 1
+            try:
+                reply = await asyncio.shield(work.job.ended)
+            except Internal:
+                reply = self._reply_of_the_dead(work)
+            self._drop(context)
+        wall_seconds = time.monotonic() - begin
+        timeout = self._timeout(request)
+        if isinstance(reply, Reply):
+            return self._result(work, reply, wall_seconds, timeout)
+        evidence = Evidence(
+            status=(reply or 0) << 8, killed_for=work.killed_for, cpu_seconds=context.cpu_seconds() - cpu
+        )
+        return self._outcome(work, evidence, wall_seconds, timeout, context.peak_memory_bytes())
+
+    async def _context(self, language: str, name: str) -> Context:
+        """The interpreter of that name; started if there is none.
+
+        Raises:
+            SpawnFailed: it cannot be started.
+            Internal: the box is gone.
+        """
+        context = self._contexts.get((language, name))
+        if context is not None and context.alive:
+            if context.ready.done():
+                return context
+        else:
+            if context is not None:
+                self._drop(context)
+            try:
+                context = start_context(self._control, self._setting, self._pipe, language, name)
+            except OSError as fault:
+                raise Internal("the box is gone", hint="open a new one") from fault
+            self._contexts[language, name] = context
         try:
-            reply = await asyncio.shield(job.ended)
-        except Internal:
-            # PID 1 is gone: killed by us because it did not answer, or by the kernel for memory.
-            if job.killed_for is not None or self._holder.memory_kills() > self._kills:
-                return Reply(Kind.ENDED, job.id, (int(signal.SIGKILL), 0, 0, 0))
+            await asyncio.wait_for(asyncio.shield(context.ready), _START_SECONDS)
+        except (Internal, TimeoutError) as fault:
+            why = self._why_not_started(context)
+            self._drop(context)
+            raise why from fault
+        return context
+
+    def _why_not_started(self, context: Context) -> SpawnFailed:
+        program = self._setting.python or "python3" if context.language == "python" else self._setting.shell
+        if context.job.ended.done() and context.job.ended.exception() is None:
+            reply = context.job.ended.result()
+            if reply.kind is Kind.FAILED:
+                return self._spawn_failed(reply, program)
+        said = b""
+        os.set_blocking(context.outputs[1], False)
+        with suppress(OSError):
+            said = os.read(context.outputs[1], 2000)
+        last = said.decode(errors="replace").strip().splitlines()[-1:] or ["it did not start in time"]
+        return SpawnFailed(program, last[0], hint="does it run by itself, inside the box?")
+
+    def _drop(self, context: Context) -> None:
+        if self._contexts.get((context.language, context.name)) is context:
+            del self._contexts[context.language, context.name]
+        if context.alive:
+            self._control.kill(context.job)
+        context.close()
+
+    # --- the end of a piece of work -----------------------------------------------------------------------------------
+
+    async def _wait_over(self, work: Work, request: Request) -> Reply | int | None:
+        """Wait until it is over, or have it ended when its time is up or a limit is passed.
+
+        Raises:
+            SpawnFailed, Internal: see `run`; or what the caller's own callback raised.
+        """
+        limits = self._grant.limits
+        self._holder.start_command()
+        stop = partial(self._stop, work)
+        watch = Watch(self._holder, limits, self._roots, self._control.first_pid, stop)
+        timer = self._loop.call_later(self._timeout(request), self._stop, work, Limit.WALL)
+        try:
+            reply: Reply | int | None = await asyncio.shield(work.over)
+        except asyncio.CancelledError:
+            self._stop(work, Limit.WALL)
+            await _wait_through_cancel(work.over)
             raise
-        if reply.kind is Kind.FAILED:
-            number = reply.numbers[0]
-            program = request.argv[0] if request.argv else self._shell
-            why = os.strerror(number) if number < 4096 else "for an unknown reason"
-            raise SpawnFailed(program, why, hint=_HINTS.get(number, ""))
+        except Internal:
+            reply = self._reply_of_the_dead(work)
+        finally:
+            timer.cancel()
+            watch.cancel()
+            work.hang_up()
+        if isinstance(reply, Reply) and reply.kind is Kind.FAILED:
+            raise self._spawn_failed(reply, request.argv[0] if request.argv else self._setting.shell)
+        if work.fault is not None:
+            raise work.fault
         return reply
 
-    def _stop(self, job: _Job, limit: Limit) -> None:
-        """Have everything killed; the first reason counts."""
-        if job.killed_for is not None or job.ended.done():
-            return
-        job.killed_for = limit
-        with suppress(OSError):
-            protocol.send(self._started.control, Kind.KILL_ALL, job.id)
-        self._loop.call_later(_KILL_SECONDS, self._give_up_on, job)
+    def _reply_of_the_dead(self, work: Work) -> Reply:
+        """PID 1 is gone: killed by us because it did not answer, or by the kernel for memory; anything else is raised.
 
-    def _on_fed(self, job: _Job, feeder: asyncio.Task[None]) -> None:
+        Raises:
+            Internal: the box was lost for another reason.
+        """
+        if work.killed_for is not None or self._holder.memory_kills() > self._kills:
+            return Reply(Kind.ENDED, work.job.id, (int(signal.SIGKILL), 0, 0, 0))
+        raise Internal("the box is gone", hint="open a new one")
+
+    def _spawn_failed(self, reply: Reply, program: str) -> SpawnFailed:
+        number = reply.numbers[0]
+        why = os.strerror(number) if number < 4096 else "for an unknown reason"
+        return SpawnFailed(program, why, hint=_HINTS.get(number, ""))
+
+    def _timeout(self, request: Request) -> float:
+        wall = self._grant.limits.wall_seconds
+        return min(request.timeout or wall, wall)
+
+    def _stop(self, work: Work, limit: Limit) -> None:
+        """Have it ended; the first reason counts."""
+        if work.killed_for is not None or work.over.done():
+            return
+        work.killed_for = limit
+        if work.cell is None or limit in _KILLED_AT_ONCE:
+            self._kill(work)
+            return
+        self._control.signal(work.job, signal.SIGINT)
+        self._loop.call_later(_INTERRUPT_SECONDS, self._kill, work)
+
+    def _kill(self, work: Work) -> None:
+        if not work.over.done():
+            self._control.kill(work.job)
+            self._loop.call_later(_KILL_SECONDS, self._give_up_on, work)
+
+    def _give_up_on(self, work: Work) -> None:
+        if not work.over.done() and not self._closed and self._control.first_pid:
+            with suppress(ProcessLookupError):
+                os.kill(self._control.first_pid, signal.SIGKILL)
+
+    def _on_fed(self, work: Work, feeder: asyncio.Task[None]) -> None:
         fault = None if feeder.cancelled() else feeder.exception()
         if fault is not None:
-            self._on_fault(job, fault)
+            self._on_fault(work, fault)
 
-    def _on_fault(self, job: _Job, fault: BaseException) -> None:
+    def _on_fault(self, work: Work, fault: BaseException) -> None:
         """The caller's callback or stream failed: the command is ended, and the fault raised when it is."""
-        job.fault = job.fault or fault
-        self._stop(job, Limit.WALL)
+        work.fault = work.fault or fault
+        self._stop(work, Limit.WALL)
 
-    def _give_up_on(self, job: _Job) -> None:
-        if not job.ended.done() and not self._closed and self._first_pid:
-            with suppress(ProcessLookupError):
-                os.kill(self._first_pid, signal.SIGKILL)
+    # --- results ------------------------------------------------------------------------------------------------------
 
-    def _result(self, job: _Job, reply: Reply, wall_seconds: float, timeout: float) -> Result:
+    def _result(self, work: Work, reply: Reply, wall_seconds: float, timeout: float) -> Result:
         status, user, system, peak_kib = reply.numbers
         kills, self._kills = self._kills, self._holder.memory_kills()
         evidence = Evidence(
             status=status & 0xFFFF,
-            killed_for=job.killed_for,
+            killed_for=work.killed_for,
             memory_kills=self._kills - kills,
             cpu_seconds=(user + system) / 1e6,
         )
+        return self._outcome(work, evidence, wall_seconds, timeout, min(peak_kib, 1 << 40) * 1024)
+
+    def _outcome(self, work: Work, evidence: Evidence, wall_seconds: float, timeout: float, peak: int) -> Result:
         limits = self._grant.limits
         ending = classify(evidence, limits, timeout)
-        out, err = (reader.capture for reader in job.readers)
+        out, err = (reader.capture for reader in work.readers)
+        cell = work.cell
         return Result(
             ending=ending,
             stdout_bytes=out.kept(),
@@ -320,16 +542,33 @@ class NativeBox:
             usage=Usage(
                 wall_seconds=wall_seconds,
                 cpu_seconds=evidence.cpu_seconds,
-                peak_memory_bytes=max(self._holder.peak_memory_bytes(), min(peak_kib, 1 << 40) * 1024),
-                measured_by=f"{self._holder.name}, wait4",
+                peak_memory_bytes=max(self._holder.peak_memory_bytes(), peak),
+                measured_by=f"{self._holder.name}, wait4" if cell is None else f"{self._holder.name}, CPU clock",
             ),
+            violations=violations(evidence, ending, limits),
+            wall=self.wall,
+            audit=self.audit,
+            results=() if cell is None else tuple(cell.shown),
+            error=None if cell is None else cell.error,
+            state_kept=work.context is None or work.context.alive,
+        )
+
+    def _ended_result(self, process: NativeProcess, reply: Reply) -> Result:
+        """How a command that ran beside others ended."""
+        status, user, system, peak_kib = reply.numbers
+        limits = self._grant.limits
+        evidence = Evidence(status=status & 0xFFFF, killed_for=process.killed_for, cpu_seconds=(user + system) / 1e6)
+        ending = classify(evidence, limits, limits.wall_seconds)
+        return Result(
+            ending=ending,
+            usage=Usage(process.seconds, evidence.cpu_seconds, min(peak_kib, 1 << 40) * 1024, "wait4"),
             violations=violations(evidence, ending, limits),
             wall=self.wall,
             audit=self.audit,
         )
 
     def usage(self) -> Usage:
-        reading = self._holder.read(self._first_pid)
+        reading = self._holder.read(self._control.first_pid)
         return Usage(0.0, reading.cpu_seconds, self._holder.peak_memory_bytes(), self._holder.name)
 
 
@@ -344,6 +583,6 @@ async def _wait_through_cancel(future: asyncio.Future[Any]) -> bool:
     return cancelled
 
 
-def _settle(future: asyncio.Future[Reply], reply: Reply) -> None:
-    if not future.done():
-        future.set_result(reply)
+def _last_of_each(env: tuple[str, ...]) -> tuple[str, ...]:
+    """The variables with the last value that each was given."""
+    return tuple({word.partition("=")[0]: word for word in env}.values())

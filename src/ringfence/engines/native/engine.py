@@ -9,6 +9,8 @@ from ringfence.confinement.base import Confiner, Prepared
 from ringfence.confinement.choose import build_view, choose
 from ringfence.engines.native.box import NativeBox
 from ringfence.engines.native.identity import INSIDE, stand_in
+from ringfence.engines.native.interpreter import find_python
+from ringfence.engines.native.standby import Setting
 from ringfence.engines.native.starting import Started, helper, start
 from ringfence.errors import InitializationFailed, Internal
 from ringfence.limits.base import Holder
@@ -45,7 +47,10 @@ class NativeEngine:
             grant = replace(grant, protected=())  # nobody requires it, and this wall could not cover a placeholder
         identity = stand_in(tuple(map(os.fspath, grant.writable_roots)))
         uid, gid = (INSIDE, INSIDE) if identity else (os.getuid(), os.getgid())
-        prepared = build_view(grant, home=self._home, host_path=self._environ.get("PATH", ""), uid=uid, gid=gid)
+        host_path = self._environ.get("PATH", "")
+        if grant.python is not None:
+            host_path = f"{os.path.dirname(grant.python)}:{host_path}"
+        prepared = build_view(grant, home=self._home, host_path=host_path, uid=uid, gid=gid)
         try:
             holder = choose_holder(grant.limits)
             try:
@@ -90,7 +95,15 @@ class NativeEngine:
             "LANG": "C.UTF-8",
         }
         audit = SandboxAudit(confiner.name, _redacted(started, grant, self._home))
-        return NativeBox(started, grant, holder, wall, audit, env | dict(grant.env), shell)
+        env |= dict(grant.env)
+        setting = Setting(
+            cwd=os.fspath(grant.workspace),
+            env=tuple(f"{name}={value}" for name, value in env.items()),
+            shell=shell,
+            python=grant.python or find_python(env["PATH"]),
+            preload=grant.preload,
+        )
+        return NativeBox(started, grant, holder, wall, audit, setting)
 
 
 def _redacted(started: Started, grant: Grant, home: str) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""The messages between the manager and PID 1 of a box: docs/box-protocol.md, version 1.
+"""The messages between the manager and PID 1 of a box: docs/box-protocol.md, version 2.
 
 Every byte that comes from a box is hostile: lengths are checked, kinds and numbers are closed sets, and a message
 that does not fit is a fault of the box, never of ours.
@@ -8,30 +8,42 @@ import errno
 import os
 import socket
 import struct
+from array import array
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from enum import IntEnum
+from enum import IntEnum, IntFlag
 
 from ringfence.errors import Internal
 
-VERSION = 1
+VERSION = 2
 INLINE_MAX = 48 * 1024
 BODY_MAX = 16 * 1024 * 1024
 REPLY_MAX = 256
 _HEADER = struct.Struct("=IIII")
 _CREDENTIALS = struct.Struct("=iII")
+_ANCILLARY_MAX = socket.CMSG_SPACE(_CREDENTIALS.size) + socket.CMSG_SPACE(2 * array("i").itemsize)
 
 
 class Kind(IntEnum):
     CONFIGURE = 1
     SPAWN = 2
-    KILL_ALL = 3
+    KILL = 3
+    SIGNAL = 4
     READY = 16
     FAILED = 17
     ENDED = 18
+    TERMINAL = 19
 
 
-_NUMBERS = {Kind.READY: 0, Kind.FAILED: 1, Kind.ENDED: 4}
+class Manner(IntFlag):
+    """How a command is started."""
+
+    PLAIN = 0
+    ON_TERMINAL = 1
+    LONG_LIVED = 2
+
+
+_NUMBERS = {Kind.READY: 0, Kind.FAILED: 1, Kind.ENDED: 4, Kind.TERMINAL: 0}
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +51,15 @@ class Reply:
     kind: Kind
     id: int
     numbers: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Received:
+    reply: Reply
+    sender: int
+    """The process that sent it, by the kernel's word."""
+    descriptor: int = -1
+    """The manager's end of a terminal; whoever receives it closes it."""
 
 
 def send(
@@ -65,23 +86,35 @@ def send(
         os.close(descriptor)
 
 
-def receive(control: socket.socket) -> tuple[Reply, int] | None:
-    """The next reply, and the process that sent it, by the kernel's word; None when the box is gone. Does not wait.
+def receive(control: socket.socket) -> Received | None:
+    """The next reply; None when the box is gone. Does not wait.
 
     Raises:
         BlockingIOError: there is none yet.
         Internal: what came is no reply.
     """
     try:
-        packet, ancillary, _, _ = control.recvmsg(REPLY_MAX, socket.CMSG_SPACE(_CREDENTIALS.size))
+        packet, ancillary, flags, _ = control.recvmsg(REPLY_MAX, _ANCILLARY_MAX, socket.MSG_CMSG_CLOEXEC)
     except ConnectionResetError:
         return None
     if not packet:
         return None
+    sender, descriptors = 0, array("i")
     for level, kind, data in ancillary:
         if level == socket.SOL_SOCKET and kind == socket.SCM_CREDENTIALS and len(data) >= _CREDENTIALS.size:
-            return parse(packet), _CREDENTIALS.unpack_from(data)[0]
-    raise Internal("a box sent a message without its sender")
+            sender = _CREDENTIALS.unpack_from(data)[0]
+        elif level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
+            descriptors.frombytes(data[: len(data) - len(data) % descriptors.itemsize])
+    try:
+        reply = parse(packet)
+        expected = 1 if reply.kind is Kind.TERMINAL else 0
+        if not sender or len(descriptors) != expected or flags & (socket.MSG_TRUNC | socket.MSG_CTRUNC):
+            raise Internal("a box sent a message without its sender, or with descriptors that do not belong to it")
+    except Internal:
+        for descriptor in descriptors:
+            os.close(descriptor)
+        raise
+    return Received(reply, sender, descriptors[0] if descriptors else -1)
 
 
 def parse(packet: bytes) -> Reply:

@@ -1,0 +1,195 @@
+"""One interpreter that serves call after call: its process, its pipes, and the socket on which it is told what to run.
+
+What comes from it is a hint. That a call is over, and what it showed, is its own word, for what else could know; that
+it crashed, was killed or left is the word of PID 1.
+"""
+
+import asyncio
+import os
+import socket
+import struct
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+from ringfence.engines.frames import Frames, read_code, read_error, read_shown
+from ringfence.engines.native.control import Job
+from ringfence.errors import Internal
+from ringfence.values.rich import CodeError, Rich
+
+_PIECE = 256 * 1024
+_CREDENTIALS = struct.Struct("=iII")
+_TOO_MUCH = Rich((("text/plain", "(what follows is more than the output limit, and is not kept)"),))
+_CPU_CLOCK = 2  # CPUCLOCK_SCHED of all threads: clock_getcpuclockid(3)
+
+
+@dataclass(slots=True, eq=False)
+class Cell:
+    """One call: what it has shown so far, and when it is over."""
+
+    room: int
+    """Bytes that it may still show; negative when it wanted to show more."""
+    over: asyncio.Future[int | None]
+    """Its exit code; None when the interpreter has ended instead."""
+    shown: list[Rich] = field(default_factory=list)
+    error: CodeError | None = None
+
+
+class Context:
+    def __init__(
+        self,
+        name: str,
+        language: str,
+        job: Job,
+        channel: socket.socket,
+        outputs: tuple[int, int],
+        on_breach: Callable[[], None],
+    ) -> None:
+        self.name = name
+        self.language = language
+        self.job = job
+        self.outputs = outputs
+        self.calls = 0
+        self.pid = 0
+        """As our own pid namespace names it, by the kernel's word; 0 if it is not known yet."""
+        self.busy: Cell | None = None
+        self._channel = channel
+        self._frames = Frames()
+        self._loop = asyncio.get_running_loop()
+        self.ready: asyncio.Future[None] = self._loop.create_future()
+        self._on_breach = on_breach
+        self._sending: asyncio.Task[None] | None = None
+        channel.setblocking(False)
+        channel.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
+        self._loop.add_reader(channel.fileno(), self._on_readable)
+        job.ended.add_done_callback(self._on_ended)
+
+    @property
+    def alive(self) -> bool:
+        return self.job.runs
+
+    def begin(self, code: bytes, show_bytes: int) -> Cell:
+        """Have a piece of code run."""
+        self.calls += 1
+        cell = self.busy = Cell(show_bytes, self._loop.create_future())
+        if self.job.ended.done():
+            cell.over.set_result(None)
+            return cell
+        self._send(code + b"\0" if self.language == "shell" else b"run %d\n%b" % (len(code), code))
+        return cell
+
+    def cpu_seconds(self) -> float:
+        """What its own threads have used so far, children not counted."""
+        if not self.pid:
+            return 0.0
+        with suppress(OSError):
+            return time.clock_gettime((~self.pid << 3) | _CPU_CLOCK)
+        return 0.0
+
+    def peak_memory_bytes(self) -> int:
+        """The most that its own process has used so far."""
+        with suppress(OSError, ValueError, IndexError):
+            descriptor = os.open(f"/proc/{self.pid}/status", os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                text = os.read(descriptor, 4096)
+            finally:
+                os.close(descriptor)
+            return int(text.partition(b"VmHWM:")[2].split(None, 1)[0]) * 1024
+        return 0
+
+    def close(self) -> None:
+        """Let our ends go; the process sees its socket close, and the box ends it if that is not enough."""
+        if self._channel.fileno() >= 0:
+            self._loop.remove_reader(self._channel.fileno())
+            self._channel.close()
+            for descriptor in self.outputs:
+                os.close(descriptor)
+        if not self.ready.done():
+            self.ready.set_exception(Internal("the interpreter ended before it was ready"))
+            self.ready.exception()
+        self._settle(None)
+
+    def _send(self, data: bytes) -> None:
+        try:
+            sent = self._channel.send(data)
+        except BlockingIOError:
+            sent = 0
+        except OSError:
+            return  # it is ending, and PID 1 will say so
+        if sent < len(data):
+            self._sending = self._loop.create_task(self._send_rest(data[sent:]))
+
+    async def _send_rest(self, data: bytes) -> None:
+        with suppress(OSError):
+            await self._loop.sock_sendall(self._channel, data)
+
+    def _on_ended(self, _: object) -> None:
+        """The process is gone; what it said before that still counts."""
+        while self._channel.fileno() >= 0 and self._read_some():
+            pass
+        if not self.ready.done():
+            self.ready.set_exception(Internal("the interpreter ended before it was ready"))
+            self.ready.exception()
+        self._settle(None)
+
+    def _on_readable(self) -> None:
+        self._read_some()
+
+    def _read_some(self) -> bool:
+        try:
+            data = self._receive()
+        except (BlockingIOError, InterruptedError):
+            return False
+        except OSError:
+            data = b""
+        if not data:
+            self._loop.remove_reader(self._channel.fileno())
+            return False
+        try:
+            for kind, body in self._frames.feed(data):
+                self._on_frame(kind, body)
+        except Internal as fault:
+            self._loop.remove_reader(self._channel.fileno())
+            if self.busy is not None:
+                self.busy.error = CodeError("Internal", fault.message, "")
+            self._on_breach()
+            return False
+        return True
+
+    def _receive(self) -> bytes:
+        if self.pid:
+            return self._channel.recv(_PIECE)
+        data, ancillary, _, _ = self._channel.recvmsg(_PIECE, socket.CMSG_SPACE(_CREDENTIALS.size))
+        for level, kind, content in ancillary:
+            if level == socket.SOL_SOCKET and kind == socket.SCM_CREDENTIALS and len(content) >= _CREDENTIALS.size:
+                self.pid = _CREDENTIALS.unpack_from(content)[0]
+                self._channel.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 0)
+        return data
+
+    def _on_frame(self, kind: str, body: bytes) -> None:
+        cell = self.busy
+        if kind == "ready":
+            if not self.ready.done():
+                self.ready.set_result(None)
+            return
+        if cell is None:
+            return  # a thread that goes on after its call: nobody asked
+        match kind:
+            case "done":
+                self._settle(read_code(body))
+            case "error":
+                cell.error = read_error(body)
+            case _ if cell.room < 0:
+                pass
+            case _ if cell.room < len(body):
+                cell.room = -1
+                cell.shown.append(_TOO_MUCH)
+            case _:
+                cell.room -= len(body)
+                cell.shown.append(read_shown(body, is_value=kind == "result"))
+
+    def _settle(self, code: int | None) -> None:
+        cell, self.busy = self.busy, None
+        if cell is not None and not cell.over.done():
+            cell.over.set_result(code)

@@ -1,0 +1,148 @@
+"""Starts what waits inside a box before it is asked for: a shell for one command, interpreters that keep their state.
+
+A shell that waits has its pipes already, so it serves only a command without input of its own, in the box's own
+directory and environment; any other command gets a shell of its own. What is passed to it is exactly what `bash -c`
+would be given: the text is evaluated with the same line numbers, `$0` and options, and the exit status is that of the
+shell itself.
+"""
+
+import os
+import socket
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from ringfence.engines.native.context import Context
+from ringfence.engines.native.control import Control, Job
+from ringfence.engines.native.protocol import Manner
+
+COMMAND_MAX = 4000
+"""Bytes of a command that a waiting shell takes: it reads them one by one, and they fit into a pipe at once."""
+
+_WAIT = (
+    'IFS= read -r -d "" -u 9 REPLY || exit; exec 9<&-; SECONDS=0; BASH_EXECUTION_STRING=$REPLY; '
+    'eval "unset REPLY; $REPLY"'
+)
+_SERVE = """\
+printf 'ready 0\\n' >&9
+while IFS= read -r -d "" -u 9; do
+{ eval "$REPLY"; } </dev/null 9<&-
+REPLY=$?; printf 'done %d\\n%s' "${#REPLY}" "$REPLY" >&9
+done"""
+_BOOTSTRAP = "import os;s=os.pread(8,1<<20,0);os.close(8);exec(compile(s,'<ringfence>','exec'))"
+_DRIVER = Path(__file__).parent.parent / "drivers" / "python_context.py"
+
+Pipe = Callable[[], tuple[int, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What everything that waits in a box starts with."""
+
+    cwd: str
+    env: tuple[str, ...]
+    shell: str
+    python: str | None
+    preload: tuple[str, ...]
+
+
+@dataclass(slots=True, eq=False)
+class WaitingShell:
+    """A shell that has been started and waits for its one command."""
+
+    job: Job
+    script: int
+    outputs: tuple[int, int]
+
+    @property
+    def alive(self) -> bool:
+        return self.job.runs
+
+    def tell(self, command: bytes) -> bool:
+        """Give it the command; false if it has gone."""
+        script, self.script = self.script, -1
+        try:
+            return os.write(script, command + b"\0") == len(command) + 1
+        except BrokenPipeError:
+            return False
+        finally:
+            os.close(script)
+
+    def close(self) -> None:
+        for descriptor in (self.script, *self.outputs):
+            if descriptor >= 0:
+                os.close(descriptor)
+        self.script, self.outputs = -1, (-1, -1)
+
+    def take_outputs(self) -> tuple[int, int]:
+        taken, self.outputs = self.outputs, (-1, -1)
+        return taken
+
+
+def start_shell(control: Control, setting: Setting, pipe: Pipe) -> WaitingShell:
+    """Start a shell that waits.
+
+    Raises:
+        OSError: the box is gone, or there are no descriptors left.
+    """
+    with _ends(pipe) as (theirs, ours, undo):
+        script_end, script = os.pipe()
+        theirs.callback(os.close, script_end)
+        undo.callback(os.close, script)
+        words = command_words(setting.cwd, (setting.shell, "-c", _WAIT), setting.env)
+        job = control.start(words, [*ours.given, script_end])
+        undo.pop_all()
+        return WaitingShell(job, script, ours.kept)
+
+
+def start_context(control: Control, setting: Setting, pipe: Pipe, language: str, name: str) -> Context:
+    """Start an interpreter that keeps its state.
+
+    Raises:
+        OSError: the box is gone, or there are no descriptors left.
+    """
+    with _ends(pipe) as (theirs, ours, undo):
+        channel, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+        theirs.callback(far.close)
+        undo.callback(channel.close)
+        descriptors = [*ours.given, far.fileno()]
+        argv: tuple[str, ...] = (setting.shell, "-c", _SERVE)
+        if language == "python":
+            argv = (setting.python or "python3", "-c", _BOOTSTRAP, *setting.preload)
+            driver = os.open(_DRIVER, os.O_RDONLY | os.O_CLOEXEC)
+            theirs.callback(os.close, driver)
+            descriptors.append(driver)
+        job = control.start(command_words(setting.cwd, argv, setting.env), descriptors, Manner.LONG_LIVED)
+        undo.pop_all()
+        return Context(name, language, job, channel, ours.kept, partial(control.kill, job))
+
+
+def command_words(cwd: str, argv: Sequence[str], env: Iterable[str]) -> list[str]:
+    """The words of SPAWN after its manner."""
+    env = tuple(env)
+    return [cwd, str(len(argv)), str(len(env)), *argv, *env]
+
+
+@dataclass(frozen=True, slots=True)
+class _Ours:
+    given: tuple[int, int, int]
+    kept: tuple[int, int]
+
+
+@contextmanager
+def _ends(pipe: Pipe) -> Iterator[tuple[ExitStack, _Ours, ExitStack]]:
+    """Two pipes for output and no input: what is theirs is closed at the end, what is ours if something fails."""
+    with ExitStack() as theirs, ExitStack() as undo:
+        null = os.open("/dev/null", os.O_RDONLY | os.O_CLOEXEC)
+        theirs.callback(os.close, null)
+        kept: list[int] = []
+        given = [null]
+        for _ in range(2):
+            ours, end = pipe()
+            undo.callback(os.close, ours)
+            theirs.callback(os.close, end)
+            kept.append(ours)
+            given.append(end)
+        yield theirs, _Ours((given[0], given[1], given[2]), (kept[0], kept[1])), undo

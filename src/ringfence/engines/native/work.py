@@ -1,0 +1,57 @@
+"""One piece of work that a box does for a caller: a command from start to end, or one call of an interpreter."""
+
+import asyncio
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+
+from ringfence.engines.native.context import Cell, Context
+from ringfence.engines.native.control import Job
+from ringfence.engines.native.protocol import Reply
+from ringfence.engines.streams import Capture, Reader
+from ringfence.values.limits import Limit
+from ringfence.values.request import Request, Stream
+
+
+@dataclass(slots=True, eq=False)
+class Work:
+    job: Job
+    context: Context | None = None
+    cell: Cell | None = None
+    killed_for: Limit | None = None
+    """Why we stopped it; the first reason counts."""
+    fault: BaseException | None = None
+    """What the caller's own callback or stream raised."""
+    readers: list[Reader] = field(default_factory=list)
+
+    @property
+    def over(self) -> "asyncio.Future[Reply] | asyncio.Future[int | None]":
+        return self.job.ended if self.cell is None else self.cell.over
+
+    def listen(
+        self,
+        outputs: tuple[int, int],
+        request: Request,
+        limit_bytes: int,
+        stop: Callable[["Work", Limit], None],
+        fail: Callable[["Work", BaseException], None],
+    ) -> None:
+        """Read the two streams as they come. Takes the descriptors over; an interpreter's own are left to it."""
+        for stream, descriptor in zip(Stream, outputs, strict=True):
+            self.readers.append(
+                Reader(
+                    descriptor if self.context is None else os.dup(descriptor),
+                    stream,
+                    Capture(limit_bytes, request.overflow),
+                    request.on_output,
+                    on_overflow=partial(stop, self, Limit.OUTPUT),
+                    on_fault=partial(fail, self),
+                )
+            )
+
+    def hang_up(self) -> None:
+        """Take what is still in the pipes, and let them go."""
+        for reader in self.readers:
+            reader.drain()
+            reader.close()
