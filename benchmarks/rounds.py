@@ -22,15 +22,31 @@ class Case:
     run: Run
     goal: str = ""
     seconds: list[float] = field(default_factory=list)
+    setup: Run | None = None
+    """Runs before every timed run and is not counted, such as waiting until a pool is full again."""
+    group: str = ""
+    """Who does the work: `ringfence`, `bare`, or an alternative's name. The chart colours by it."""
+    at_most: float | None = None
+    """The goal as a number: the median ratio to `of`."""
+    of: "Case | None" = None
+    """What the goal is a ratio to; the first case if it is left out."""
 
     @property
     def median(self) -> float:
         return statistics.median(self.seconds)
 
     @property
-    def tenth(self) -> float:
+    def p10(self) -> float:
         """The time that one round in ten beats: closer to the true cost on a busy machine."""
-        return sorted(self.seconds)[len(self.seconds) // 10]
+        return self._at(0.10)
+
+    @property
+    def p95(self) -> float:
+        """The time that one round in twenty exceeds: what somebody who waits notices."""
+        return self._at(0.95)
+
+    def _at(self, part: float) -> float:
+        return sorted(self.seconds)[min(int(len(self.seconds) * part), len(self.seconds) - 1)]
 
 
 async def measure(cases: list[Case], rounds: int, console: Console) -> None:
@@ -38,6 +54,8 @@ async def measure(cases: list[Case], rounds: int, console: Console) -> None:
     dice = random.Random(0)
     for number in track(range(rounds + 1), "measuring", console=console, transient=True):
         for case in dice.sample(cases, len(cases)):
+            if case.setup:
+                await case.setup()
             begin = time.perf_counter()
             await case.run()
             if number:
@@ -45,9 +63,24 @@ async def measure(cases: list[Case], rounds: int, console: Console) -> None:
 
 
 def report(cases: list[Case], title: str, console: Console) -> None:
+    """Print the table; every ratio is to the first case at the same percentile."""
     base = cases[0]
-    table = Table("case", "median", "ratio", "p10 ratio", "goal", title=title, title_justify="left")
-    for case in cases:
-        ratio, tenth = case.median / base.median, case.tenth / base.tenth
-        table.add_row(case.name, f"{case.median * 1000:.2f} ms", f"{ratio:.2f}", f"{tenth:.2f}", case.goal)
+    columns = ("case", "median", "ratio", "p10 ratio", "p95 ratio", "goal", "met")
+    table = Table(*columns, title=title, title_justify="left")
+    for before, case in zip([base, *cases], cases, strict=False):
+        if case.group != before.group:
+            table.add_section()
+        ratios = (case.median / base.median, case.p10 / base.p10, case.p95 / base.p95)
+        table.add_row(
+            case.name, f"{case.median * 1000:.2f} ms", *(f"{ratio:.2f}" for ratio in ratios), *_goal(case, base)
+        )
     console.print(table)
+
+
+def _goal(case: Case, base: Case) -> tuple[str, str]:
+    """The goal in words, and whether it was met; neither decides anything."""
+    if case.at_most is None:
+        return case.goal, ""
+    against = case.of or base
+    words = f"at most {case.at_most:.2f}" + (f" of {case.of.name}" if case.of else "")
+    return case.goal or words, "yes" if case.median <= case.at_most * against.median else "no"

