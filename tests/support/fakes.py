@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import os
 import shlex
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from ringfence.confinement.base import Descriptors, Launch, Probe, StandIn, View
+from ringfence.engines.base import Process
 from ringfence.errors import InitializationFailed, Internal, SpawnFailed
 from ringfence.limits.base import Reading
 from ringfence.values.grant import Grant
@@ -96,6 +97,7 @@ class FakeBox:
 
     wall = FAKE_WALL
     audit = SandboxAudit("fake", ())
+    interprets: frozenset[str] = frozenset()
 
     def __init__(self, grant: Grant) -> None:
         self._grant = grant
@@ -107,6 +109,9 @@ class FakeBox:
     @property
     def alive(self) -> bool:
         return not self._closed
+
+    def find_program(self, names: tuple[str, ...]) -> str | None:
+        return names[0]
 
     async def run(self, request: Request) -> Result:
         async with self._turn:
@@ -136,6 +141,30 @@ class FakeBox:
             wall=self.wall,
             audit=self.audit,
         )
+
+    async def start(self, request: Request, *, terminal: tuple[int, int] | None = None) -> Process:
+        raise SpawnFailed(request.shown, "a fake box has one process, ours")
+
+    def processes(self) -> tuple[Process, ...]:
+        return ()
+
+    def contexts(self) -> tuple[tuple[str, str], ...]:
+        return ()
+
+    def interrupt(self, name: str, language: str) -> bool:
+        return False
+
+    async def restart(self, name: str, language: str) -> None:
+        """There is no interpreter."""
+
+    async def warm(self) -> None:
+        """There is nothing to start."""
+
+    def probe(self) -> bool:
+        return self.alive
+
+    def when_lost(self, tell: Callable[[], None]) -> None:
+        self.tell = tell
 
     def usage(self) -> Usage:
         return Usage(measured_by="imagination")

@@ -3,7 +3,7 @@
 import os
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ringfence.audit.journal import Journal
 from ringfence.confinement.choose import confiners
@@ -36,6 +36,32 @@ class Assembly:
     """What the policy says about the tool in the role; None without a policy."""
 
 
+@dataclass(frozen=True, slots=True)
+class Blueprint:
+    """Everything that a sandbox needs but its workspace, so that many can be made from it."""
+
+    wish: Wish
+    config: SandboxConfig
+    settings: ProcessSandboxSettings
+    caller: Caller
+    engine: Engine
+    journal: Journal
+    terms: Terms | None
+    policy_files: tuple[str, ...]
+
+    def assembly(self, workspace: str | os.PathLike[str] | None) -> Assembly:
+        """The parts for one workspace.
+
+        Raises:
+            InvalidConfig, PathAccessDenied: it cannot be granted.
+        """
+        wish = replace(self.wish, workspace=workspace)
+        env = kept(self.caller.environ, self.caller.home)
+        grant, notes = make_grant(wish, self.config, self.caller, env, self.terms, self.policy_files)
+        notes = (*self.config.warnings, *self.settings.warnings, *notes)
+        return Assembly(self.engine, self.journal, grant, self.config, notes, self.terms)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judged:
     """By what policy, and as whose tool in which role, commands are judged."""
@@ -58,22 +84,39 @@ def assemble(
         InvalidConfig, PathAccessDenied: from what was asked.
         InitializationFailed: no engine may be used.
     """
+    blueprint = draw(wish, config_path=config_path, judged=judged, environ=environ)
+    assembly = blueprint.assembly(wish.workspace)
+    for note in assembly.notes:
+        warnings.warn(note, RingfenceWarning, stacklevel=2)
+    return assembly
+
+
+def draw(
+    wish: Wish,
+    *,
+    config_path: str | os.PathLike[str] | None = None,
+    judged: Judged | None = None,
+    environ: Mapping[str, str] | None = None,
+    journal: Journal | None = None,
+) -> Blueprint:
+    """The same without a workspace; raises as `assemble`."""
     environ = os.environ if environ is None else environ
     home = home_directory(environ)
     config = load_config(environ, home, config_path)
     settings = read_settings(environ)
     caller = Caller(environ, home, state_directory(environ, home))
-    wish = _with_ro_binds(wish, settings)
     judged = judged or Judged()
     policy = policy_in_force(judged, environ)
     terms = policy.terms(judged.tool, judged.role) if policy is not None else None
     sources = policy.sources if policy is not None else ()
-    grant, notes = make_grant(wish, config, caller, kept(environ, home), terms, sources)
-    notes = (*config.warnings, *settings.warnings, *notes)
-    for note in notes:
-        warnings.warn(note, RingfenceWarning, stacklevel=2)
     engine = _engine(config, settings, environ, home, terms)
-    return Assembly(engine, Journal(caller.state), grant, config, notes, terms)
+    wish = _with_ro_binds(wish, settings)
+    return Blueprint(wish, config, settings, caller, engine, journal or Journal(caller.state), terms, tuple(sources))
+
+
+def bare_engine() -> Engine:
+    """For code that was found to be harmless: no wall, but limits and an empty environment."""
+    return BareEngine({"PATH": os.defpath, "LANG": "C.UTF-8"}, limited=True)
 
 
 def policy_in_force(judged: Judged, environ: Mapping[str, str]) -> PolicyEngine | None:
@@ -129,12 +172,4 @@ def _engine(
 def _with_ro_binds(wish: Wish, settings: ProcessSandboxSettings) -> Wish:
     if not settings.ro_binds:
         return wish
-    return Wish(
-        workspace=wish.workspace,
-        read=(*wish.read, *settings.ro_binds),
-        write=wish.write,
-        deny=wish.deny,
-        env=wish.env,
-        limits=wish.limits,
-        requires=wish.requires,
-    )
+    return replace(wish, read=(*wish.read, *settings.ro_binds))

@@ -1,10 +1,29 @@
-"""`SandboxExecutor`: a command and a directory in; output, exit code and whether it was blocked out (A8)."""
+"""Executors: one request in, one result out, nothing kept.
+
+`SandboxExecutor` gives each command a box of its own (A8). `SubprocessExecutor` runs harmless Python without a wall
+(E7).
+"""
 
 import os
+import tempfile
 from dataclasses import dataclass
+from pathlib import Path
 
+from ringfence.audit.journal import Journal
+from ringfence.engines.base import Box
+from ringfence.errors import CommandNotAllowed
+from ringfence.languages.registry import find as find_language
+from ringfence.manager.assemble import bare_engine
+from ringfence.manager.configuring import home_directory, state_directory
+from ringfence.manager.pipeline import Judge, Pipeline
 from ringfence.manager.sandbox import Sandbox, StrPath
+from ringfence.policy.risk.assess import assess
+from ringfence.values.execution import ExecutionRequest, ExecutionResult, SandboxType
+from ringfence.values.grant import Grant
+from ringfence.values.limits import Limits
 from ringfence.values.outcome import Result
+from ringfence.values.request import Request
+from ringfence.values.risk import Risk
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,3 +56,48 @@ class SandboxExecutor:
         return SandboxResult(
             result.stdout, result.stderr, result.exit_code, result.blocked, result.blocked_reason, result
         )
+
+
+class SubprocessExecutor:
+    """Runs Python that static analysis finds SAFE as a bare process. Anything else is refused. Close it.
+
+    The process has limits, an empty environment and directory, and no modules but the interpreter's own.
+
+    Static analysis is advice and no wall. This is for development, where somebody has asked for it.
+    """
+
+    def __init__(self, limits: Limits | None = None) -> None:
+        self._directory = tempfile.TemporaryDirectory(prefix="ringfence-bare-")
+        self._grant = Grant(workspace=Path(os.path.realpath(self._directory.name)), limits=limits or Limits())
+        self._journal = Journal(state_directory(os.environ, home_directory(os.environ)))
+        self._engine = bare_engine()
+        self._pipeline = Pipeline(self._grant, self._journal, self._open, Judge())
+
+    async def _open(self) -> Box:
+        return await self._engine.open(self._grant)
+
+    async def execute(self, request: ExecutionRequest) -> ExecutionResult:
+        """Run it, if it is harmless.
+
+        Raises:
+            CommandNotAllowed: it is not known to be; names what was found.
+        """
+        code = request.code or ""
+        assessment = assess(request.language, code)
+        if assessment.risk is not Risk.SAFE or find_language(request.language).name != "python":
+            found = ", ".join(assessment.patterns) or f"code in {request.language}"
+            raise CommandNotAllowed(
+                f"not known to be harmless ({found}), so it does not run without a wall",
+                rule="SubprocessExecutor",
+                hint="run it with SandboxManager or Sandbox, behind the wall",
+            )
+        program = (await self._open()).find_program(("python3", "python")) or "python3"
+        argv = (program, "-I", "-c", code)
+        result = await self._pipeline.run(
+            Request(argv=argv, stdin=request.stdin, timeout=request.timeout, on_output=request.on_output)
+        )
+        return ExecutionResult(result, SandboxType.SUBPROCESS)
+
+    def close(self) -> None:
+        self._journal.close()
+        self._directory.cleanup()

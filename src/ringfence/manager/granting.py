@@ -54,6 +54,8 @@ class Wish:
     env: tuple[tuple[str, str], ...] = ()
     limits: Limits | None = None
     requires: frozenset[Guarantee] = REQUIRED
+    python: str | os.PathLike[str] | None = None
+    preload: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,10 +124,29 @@ def make_grant(
         protected=(*PROTECTED, *UNMADE, *_inside_roots(policy_files, (workspace, *roots))),
         read_outside=read_outside,
         env=(*env.items(), *wish.env),
+        python=_interpreter(wish.python),
+        preload=_modules(wish.preload),
         limits=terms.limits(config.limits, wish.limits) if terms else wish.limits or config.limits,
         requires=requires,
     )
     return grant, tuple(notes)
+
+
+def _interpreter(given: str | os.PathLike[str] | None) -> str | None:
+    """Where the interpreter lies, by the name that was given: a virtual environment is known by it."""
+    if given is None:
+        return None
+    text = os.path.abspath(_text(given))
+    if not os.access(text, os.X_OK) or os.path.isdir(text):
+        raise InvalidConfig(f"{text} is not a program", hint="give the path of a Python interpreter")
+    return text
+
+
+def _modules(names: tuple[str, ...]) -> tuple[str, ...]:
+    for name in names:
+        if not all(part.isidentifier() for part in name.split(".")):
+            raise InvalidConfig(f"{name!r} is not the name of a module", hint="such as json, or os.path")
+    return names
 
 
 def _hidden_rows(terms: Terms, workspace: str) -> tuple[str, ...]:

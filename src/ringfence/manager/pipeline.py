@@ -7,6 +7,7 @@ enforcement: it obeys the grant and never judges. The journal opens before anyth
 after it, with the result; if it cannot be written, nothing runs.
 """
 
+import asyncio
 import hashlib
 import os
 from collections.abc import Awaitable, Callable
@@ -17,9 +18,11 @@ from typing import Any
 from ringfence.approvals.ask import SessionMemory, ask
 from ringfence.approvals.base import Approval, ConfirmationService
 from ringfence.approvals.question import hash_request, make_question
-from ringfence.audit.journal import Journal
-from ringfence.engines.base import Box
-from ringfence.errors import CommandNotAllowed, InvalidConfig, PathAccessDenied, RingfenceError
+from ringfence.audit.journal import Entry, Journal
+from ringfence.engines.base import Box, Process
+from ringfence.errors import CommandNotAllowed, InvalidConfig, PathAccessDenied, RingfenceError, SpawnFailed
+from ringfence.languages.registry import find as find_language
+from ringfence.languages.registry import invocation
 from ringfence.manager.environment import check_variables
 from ringfence.policy.config import is_encodable
 from ringfence.policy.decide import Place, decide
@@ -68,6 +71,7 @@ class Pipeline:
         self._acquire = acquire
         self._judge = judge or Judge()
         self._memory = SessionMemory()
+        self._watchers: set[asyncio.Task[None]] = set()
 
     async def run(self, request: Request) -> Result:
         """Run one request, or say why not.
@@ -80,7 +84,7 @@ class Pipeline:
         check_form(request)
         run_id = os.urandom(8).hex()
         place = self.place(request)
-        decision = decide(request, self._grant, place, self._judge.terms)
+        decision = decide(request, self._grant, place, self._judge.terms, language=request.language)
         request = replace(request, cwd=place.cwd)
         entry = self._journal.open(run_id, _opened(request, decision, place))
         try:
@@ -114,7 +118,7 @@ class Pipeline:
             decision,
             session=self._judge.session,
             seconds=seconds,
-            risk=assess("bash", request.shown).risk,
+            risk=assess(request.language or "bash", request.shown).risk,
             spans=tuple(reason.span for reason in decision.reasons if reason.verdict is Verdict.ASK and reason.span),
             may_remember=decision.asking.remember_session,
         )
@@ -125,7 +129,68 @@ class Pipeline:
         if refusal is not None:
             return refusal
         box = await self._acquire()
-        return await box.run(request)
+        return await box.run(as_run_by(box, request))
+
+    async def start(self, request: Request, terminal: tuple[int, int] | None) -> Process:
+        """Start a command that goes on; its record is closed when it ends.
+
+        Raises:
+            CommandNotAllowed: it was refused; what `run` raises.
+        """
+        check_form(request)
+        run_id = os.urandom(8).hex()
+        place = self.place(request)
+        decision = decide(request, self._grant, place, self._judge.terms)
+        request = replace(request, cwd=place.cwd)
+        entry = self._journal.open(run_id, _opened(request, decision, place) | {"background": True})
+        try:
+            approval = await self._approve(request, decision)
+            refusal = _refusal(request, decision, approval)
+            if refusal is not None:
+                refusal.check()
+            box = await self._acquire()
+            process = await box.start(request, terminal=terminal)
+        except RingfenceError as fault:
+            entry.close({"ending": "fault", "code": fault.code, "message": fault.message})
+            raise
+        except BaseException as fault:
+            entry.close({"ending": "abandoned", "message": type(fault).__name__})
+            raise
+        watcher = asyncio.get_running_loop().create_task(_record_end(process, entry, approval))
+        self._watchers.add(watcher)
+        watcher.add_done_callback(self._watchers.discard)
+        return process
+
+    async def finish(self) -> None:
+        """Wait until the records of all that went on are closed; called when the box is gone."""
+        if self._watchers:
+            await asyncio.wait(self._watchers)
+
+
+async def _record_end(process: Process, entry: Entry, approval: Approval | None) -> None:
+    try:
+        result = await process.wait()
+        entry.close((_ended(result) if result is not None else {}) | _approved(approval))
+    except RingfenceError as fault:
+        entry.close({"ending": "fault", "code": fault.code, "message": fault.message} | _approved(approval))
+
+
+def as_run_by(box: Box, request: Request) -> Request:
+    """The request as this box takes it: code goes to an interpreter of its own, or to a program of its language.
+
+    Raises:
+        InvalidConfig: there is no such language, or the code makes no sense in it.
+        SpawnFailed: its interpreter is not there; says how to get it.
+    """
+    if request.code is None or request.language is None or request.language in box.interprets:
+        return request
+    language = find_language(request.language)
+    program = box.find_program(language.programs)
+    if program is None:
+        raise SpawnFailed(language.programs[0], f"there is no {language.name} in the box", hint=language.install)
+    made = invocation(language, request.code, program)
+    stdin = request.stdin if made.stdin is None else made.stdin
+    return replace(request, code=None, context=None, argv=made.argv, stdin=stdin)
 
 
 def _refusal(request: Request, decision: Decision, approval: Approval | None) -> Result | None:
@@ -157,7 +222,8 @@ def check_form(request: Request) -> None:
         CommandNotAllowed: empty, or with a NUL byte, which would end it early without a word.
         InvalidConfig: a variable or a time that cannot be.
     """
-    words = (request.command,) if request.command is not None else request.argv or ()
+    text = request.command if request.command is not None else request.code
+    words = (text,) if text is not None else request.argv or ()
     if not words or not words[0].strip():
         raise CommandNotAllowed("the command is empty", hint="say what to run")
     for word in words:
@@ -204,6 +270,7 @@ def _opened(request: Request, decision: Decision, place: Place) -> dict[str, Any
     return {
         "command": shown[:_COMMAND_SHOWN],
         "command_sha256": hashlib.sha256(os.fsencode(shown)).hexdigest(),
+        "language": request.language,
         "cwd": os.fspath(place.cwd),
         "workspace": os.fspath(decision.grant.workspace),
         "verdict": decision.verdict.name.lower(),
@@ -239,5 +306,6 @@ def _ended(result: Result) -> dict[str, Any]:
         "peak_memory_bytes": usage.peak_memory_bytes,
         "stdout_bytes": len(result.stdout_bytes) + result.stdout_dropped,
         "stderr_bytes": len(result.stderr_bytes) + result.stderr_dropped,
+        "error": str(result.error)[:_COMMAND_SHOWN] if result.error is not None else None,
         "violations": [str(violation) for violation in result.violations],
     }

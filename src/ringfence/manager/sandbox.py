@@ -1,16 +1,19 @@
-"""`Sandbox`: one box, many commands in turn, and the checks and files that go with it."""
+"""`Sandbox`: one box, many commands and pieces of code in turn, and the checks and files that go with it."""
 
 import asyncio
 import os
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Mapping, Sequence
-from dataclasses import dataclass
+import time
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from ringfence.approvals.base import ConfirmationService
-from ringfence.engines.base import Box
-from ringfence.errors import RingfenceError
+from ringfence.engines.base import Box, Process
+from ringfence.errors import InvalidConfig, RingfenceError
+from ringfence.languages.registry import find as find_language
 from ringfence.manager.assemble import Assembly, Judged, assemble
 from ringfence.manager.configuring import home_directory
 from ringfence.manager.granting import REQUIRED, Wish
@@ -28,6 +31,7 @@ from ringfence.values.verdict import Reason, Verdict
 from ringfence.workspace.root import WorkspaceRoot
 
 StrPath = str | os.PathLike[str]
+Open = Callable[[], Awaitable[Box]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +50,9 @@ class Sandbox:
 
         async with Sandbox(workspace="project") as box:
             done = await box.shell("pytest -q", timeout=60)
+            await box.python("import csv; rows = list(csv.reader(open('a.csv')))")
+            shown = await box.python("len(rows)")  # the interpreter keeps its state
+            server = await box.start("python3 -m http.server")
 
     Args:
         workspace: the directory that commands work in and may write; the current one if not given.
@@ -61,6 +68,8 @@ class Sandbox:
         role: the role that the agent has in the policy.
         tool: as which of the policy's tools commands are judged.
         confirmation: who is asked where the policy says so; without one, what would be asked is refused.
+        python: the interpreter that runs Python code; the first one on PATH if not given.
+        preload: modules that it imports before it is asked for anything.
 
     Raises:
         InvalidConfig, PathAccessDenied: what was asked for makes no sense or cannot be granted.
@@ -82,6 +91,8 @@ class Sandbox:
         role: str | None = None,
         tool: str = "shell_exec",
         confirmation: ConfirmationService | None = None,
+        python: StrPath | None = None,
+        preload: Sequence[str] = (),
     ) -> None:
         wish = Wish(
             workspace=workspace,
@@ -91,21 +102,55 @@ class Sandbox:
             env=tuple((env or {}).items()),
             limits=limits,
             requires=requires,
+            python=python,
+            preload=tuple(preload),
         )
         judged = Judged(policy=policy, role=role, tool=tool)
-        self._assembly: Assembly = assemble(wish, config_path=config, judged=judged)
-        self._grant = self._assembly.grant
-        self._rules = compiled(self._grant.denied)
-        judge = Judge(
-            terms=self._assembly.terms,
-            confirmation=confirmation,
-            session=os.urandom(8).hex(),
-            home=home_directory(os.environ),
-        )
-        self._pipeline = Pipeline(self._grant, self._assembly.journal, self._acquire, judge)
+        self._set_up(assemble(wish, config_path=config, judged=judged), confirmation, os.urandom(8).hex())
+
+    def _set_up(self, assembly: Assembly, confirmation: ConfirmationService | None, session: str) -> None:
+        self._assembly = assembly
+        self._grant = assembly.grant
+        self._open: Open = partial(assembly.engine.open, assembly.grant)
+        self._journal_is_shared = False
+        judge = Judge(terms=assembly.terms, confirmation=confirmation, session=session, home=home_directory(os.environ))
+        self._pipeline = Pipeline(self._grant, assembly.journal, self._acquire, judge)
         self._box: Box | None = None
         self._opening = asyncio.Lock()
         self._closed = False
+        self._used = time.monotonic()
+        self.session = session
+        """What the journal calls it."""
+        self.origin: object = None
+        """The pool's own record of it, if it came from one."""
+
+    @classmethod
+    def over(
+        cls,
+        assembly: Assembly,
+        box: Box | None,
+        *,
+        open: Open,
+        session: str,
+        confirmation: ConfirmationService | None = None,
+        origin: object = None,
+    ) -> Self:
+        """A sandbox over a box that is there already, such as one of a pool; its journal is left open at the end.
+
+        Args:
+            open: how a new one is made if this one is lost.
+        """
+        sandbox = cls.__new__(cls)
+        sandbox._set_up(assembly, confirmation, session)
+        sandbox._open = open
+        sandbox._box = box
+        sandbox._journal_is_shared = True
+        sandbox.origin = origin
+        return sandbox
+
+    async def lend(self) -> Box:
+        """Its box, for a second sandbox over the same one, which must not close it."""
+        return await self._acquire()
 
     # --- life ---------------------------------------------------------------------------------------------------------
 
@@ -129,8 +174,10 @@ class Sandbox:
         try:
             if self._box is not None:
                 await self._box.close()
+            await self._pipeline.finish()
         finally:
-            self._assembly.journal.close()
+            if not self._journal_is_shared:
+                self._assembly.journal.close()
 
     async def _acquire(self) -> Box:
         """The box; a new one if there is none yet, or if the last one was lost."""
@@ -142,7 +189,8 @@ class Sandbox:
                 await lost.close()
             if self._box is None:
                 self._assembly.journal.prepare()
-                self._box = await self._assembly.engine.open(self._grant)
+                self._box = await self._open()
+            self._used = time.monotonic()
             return self._box
 
     # --- commands -----------------------------------------------------------------------------------------------------
@@ -157,10 +205,13 @@ class Sandbox:
         timeout: float | None = None,
         overflow: Overflow = Overflow.STOP,
         on_output: OnOutput | None = None,
+        context: str | None = None,
     ) -> Result:
         """Run a command line with the shell.
 
         What it leaves running is ended with it. Files in the workspace, in HOME and in /tmp stay for the next command.
+        With `context`, a shell of that name runs it that keeps its directory, variables and functions from call to
+        call; it takes neither `cwd` nor `env` nor `stdin`, which it has of its own.
 
         Raises:
             CommandNotAllowed, PathAccessDenied, InvalidConfig: the request makes no sense.
@@ -168,8 +219,10 @@ class Sandbox:
             InitializationFailed, SpawnFailed, Internal: the wall or the program could not be started, or the box was
             lost.
         """
+        if context is not None and any(given is not None for given in (cwd, env, stdin)):
+            raise InvalidConfig("a shell that keeps its state takes no cwd, env or stdin", hint="cd and export in it")
         request = _request(command, None, cwd, env, stdin, timeout, overflow, on_output)
-        return await self._pipeline.run(request)
+        return await self._pipeline.run(replace(request, context=context))
 
     async def exec(
         self,
@@ -185,6 +238,93 @@ class Sandbox:
         """Run a program with its arguments, without a shell. Otherwise as `shell`."""
         request = _request(None, argv, cwd, env, stdin, timeout, overflow, on_output)
         return await self._pipeline.run(request)
+
+    async def python(
+        self,
+        code: str,
+        *,
+        context: str | None = None,
+        timeout: float | None = None,
+        overflow: Overflow = Overflow.STOP,
+        on_output: OnOutput | None = None,
+    ) -> Result:
+        """Run Python in an interpreter that lives on: names stay for the next call.
+
+        The value of the last expression, figures and tables are in `results`, an exception is in `error`, and the exit
+        code is what a script would exit with. With `context`, an interpreter of that name, beside the others. When the
+        time is up the code is interrupted; only if it does not heed that, the interpreter is ended with its state
+        (`state_kept`).
+
+        Raises:
+            SpawnFailed: there is no interpreter in the box; otherwise as `shell`.
+        """
+        return await self.code("python", code, context=context, timeout=timeout, overflow=overflow, on_output=on_output)
+
+    async def code(
+        self,
+        language: str,
+        code: str,
+        *,
+        context: str | None = None,
+        stdin: bytes | None = None,
+        timeout: float | None = None,
+        overflow: Overflow = Overflow.STOP,
+        on_output: OnOutput | None = None,
+    ) -> Result:
+        """Run a piece of code in one of the languages of the registry. Only Python keeps a state.
+
+        Raises:
+            InvalidConfig: there is no such language, or the code makes no sense in it.
+            SpawnFailed: its interpreter is not there; says how to get it. Otherwise as `shell`.
+        """
+        name = find_language(language).name
+        request = _request(None, None, None, None, stdin, timeout, overflow, on_output)
+        if name == "bash":
+            return await self._pipeline.run(replace(request, command=code, language=name, context=context))
+        return await self._pipeline.run(replace(request, code=code, language=name, context=context))
+
+    async def start(
+        self,
+        command: str | Sequence[str],
+        *,
+        cwd: StrPath | None = None,
+        env: Mapping[str, str] | None = None,
+        terminal: tuple[int, int] | None = None,
+        on_output: OnOutput | None = None,
+    ) -> Process:
+        """Start a command that goes on while others run: a server, a watcher, a shell on a terminal.
+
+        A string goes to the shell, a sequence is a program with its arguments. With `terminal`, it has one of that many
+        rows and columns. It ends at the latest with the sandbox.
+
+        Raises:
+            CommandNotAllowed: the policy refuses it. Otherwise as `shell`.
+        """
+        shell, argv = (command, None) if isinstance(command, str) else (None, command)
+        request = _request(shell, argv, cwd, env, None, None, Overflow.KEEP_ENDS, on_output)
+        return await self._pipeline.start(request, terminal)
+
+    def processes(self) -> tuple[Process, ...]:
+        """What `start` started, whether it still runs or has ended since."""
+        return self._box.processes() if self._box is not None else ()
+
+    def contexts(self) -> tuple[tuple[str, str], ...]:
+        """(language, name) of the interpreters and shells that keep a state."""
+        return self._box.contexts() if self._box is not None else ()
+
+    def interrupt(self, context: str = "main", *, language: str = "python") -> bool:
+        """Interrupt what runs in an interpreter; its state lives on. False if nothing runs."""
+        return self._box is not None and self._box.interrupt(context, language)
+
+    async def restart(self, context: str = "main", *, language: str = "python") -> None:
+        """End an interpreter with its state; the next call starts a new one."""
+        if self._box is not None:
+            await self._box.restart(context, language)
+
+    @property
+    def idle_seconds(self) -> float:
+        """How long ago the last command was given to it."""
+        return time.monotonic() - self._used
 
     async def stream(self, command: str, **options: object) -> AsyncIterator[Output | Result]:
         """Run a command line and yield its output as it comes, then its result. Takes what `shell` takes."""
@@ -247,7 +387,8 @@ class Sandbox:
         for vote in self._votes_on_path(text, write=write):
             if vote.verdict is not Verdict.ALLOW:
                 return vote
-        row = self._rules.matches(text) or self._rules.matches(real)
+        rules = compiled(self._grant.denied)
+        row = rules.matches(text) or rules.matches(real)
         if row is not None:
             return Reason(Verdict.DENY, f"filesystem.blacklist {row}", f"{text} is blacklisted")
         roots = self._grant.writable_roots
@@ -315,7 +456,9 @@ class Sandbox:
             files.write(os.fspath(path), data.encode() if isinstance(data, str) else data)
 
     def _files(self) -> WorkspaceRoot:
-        return WorkspaceRoot(self._grant.workspace, denied=self._rules.matches, protected=self._grant.protected)
+        return WorkspaceRoot(
+            self._grant.workspace, denied=compiled(self._grant.denied).matches, protected=self._grant.protected
+        )
 
     def __repr__(self) -> str:
         state = "closed" if self._closed else "active" if self.is_active else "idle"

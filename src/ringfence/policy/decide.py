@@ -67,6 +67,8 @@ def decide(
 
 def command_text(request: Request) -> str:
     """The text that is judged: the command line, or the words of a program without a shell, quoted for one."""
+    if request.code is not None:
+        return request.code
     return request.command if request.command is not None else shlex.join(request.argv or ())
 
 

@@ -20,6 +20,7 @@ from typing import Any
 from ringfence.engines.native.classify import Evidence, classify, violations
 from ringfence.engines.native.context import Context
 from ringfence.engines.native.control import Control, Job
+from ringfence.engines.native.interpreter import find_program
 from ringfence.engines.native.process import NativeProcess
 from ringfence.engines.native.protocol import Kind, Manner, Reply
 from ringfence.engines.native.standby import (
@@ -162,6 +163,9 @@ class NativeBox:
         self._gone.set_result(None)
 
     # --- what runs in it ----------------------------------------------------------------------------------------------
+
+    def find_program(self, names: tuple[str, ...]) -> str | None:
+        return find_program(names, self._setting.path)
 
     async def run(self, request: Request) -> Result:
         async with self._turn:

@@ -99,6 +99,7 @@ class NativeEngine:
         setting = Setting(
             cwd=os.fspath(grant.workspace),
             env=tuple(f"{name}={value}" for name, value in env.items()),
+            path=env["PATH"],
             shell=shell,
             python=grant.python or find_python(env["PATH"]),
             preload=grant.preload,

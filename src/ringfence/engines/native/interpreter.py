@@ -1,6 +1,7 @@
-"""Finds the interpreter that runs Python code in a box."""
+"""Finds programs in a box, among them the interpreter that runs Python code."""
 
 import os
+import shutil
 
 _NAMES = ("python3", "python")
 
@@ -21,6 +22,11 @@ def find_python(path: str) -> str | None:
                 return candidate
             scripts.append(candidate)
     return scripts[0] if scripts else None
+
+
+def find_program(names: tuple[str, ...], path: str) -> str | None:
+    """The first of these programs that a PATH reaches."""
+    return next((found for name in names if (found := shutil.which(name, path=path)) is not None), None)
 
 
 def _is_program(path: str) -> bool:

@@ -2,7 +2,6 @@
 
 import asyncio
 import fcntl
-import math
 import os
 import signal
 import struct
@@ -10,7 +9,6 @@ import termios
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import replace
 
 from ringfence.engines.native.control import Control, Job
 from ringfence.engines.native.protocol import Kind, Reply
@@ -57,9 +55,9 @@ class NativeProcess:
 
     def watch(self, holder: Holder, roots: tuple[str, ...]) -> None:
         """Hold it to the limits; CPU time is held by the kernel, for the box's own counts the other commands too."""
-        limits = replace(self._limits, cpu_seconds=math.inf)
         if self._job.runs:
-            self._watch = Watch(holder, limits, roots, self._control.first_pid, self._stop)
+            pid = self._control.first_pid
+            self._watch = Watch(holder, self._limits, roots, pid, self._stop, looks_at_cpu=False)
 
     @property
     def alive(self) -> bool:

@@ -43,6 +43,8 @@ class Setting:
 
     cwd: str
     env: tuple[str, ...]
+    path: str
+    """PATH inside; directories have the same names outside."""
     shell: str
     python: str | None
     preload: tuple[str, ...]

@@ -20,11 +20,19 @@ class Watch:
     """Looks, again and again, until cancelled; calls `stop` once with the limit that was passed."""
 
     def __init__(
-        self, holder: Holder, limits: Limits, roots: tuple[str, ...], first_pid: int, stop: Callable[[Limit], None]
+        self,
+        holder: Holder,
+        limits: Limits,
+        roots: tuple[str, ...],
+        first_pid: int,
+        stop: Callable[[Limit], None],
+        *,
+        looks_at_cpu: bool = True,
     ) -> None:
         self._holder = holder
         self._limits = limits
         self._pid = first_pid
+        self._looks_at_cpu = looks_at_cpu
         self._stop = stop
         self._disk = DiskWatch(
             roots, disk_bytes=limits.disk_bytes, files=limits.files, started=time.time(), first_pid=first_pid
@@ -51,6 +59,6 @@ class Watch:
         before = self._before = self._before or reading
         if Limit.MEMORY not in self._holder.enforces and reading.memory_bytes > self._limits.memory_bytes:
             return Limit.MEMORY
-        if reading.cpu_seconds - before.cpu_seconds > self._limits.cpu_seconds:
+        if self._looks_at_cpu and reading.cpu_seconds - before.cpu_seconds > self._limits.cpu_seconds:
             return Limit.CPU
         return None

@@ -1,17 +1,22 @@
 """Runs a command bare, in a process group of its own, with its time and output bounded.
 
-Reached only when the sandbox is switched off *and* declared not required. It guarantees nothing, and every result
-says so: what the command moves into another session outlives it.
+Reached in two ways, both of which somebody has to ask for: when the sandbox is switched off *and* declared not
+required, and for code that static analysis finds SAFE under the PERMISSIVE mode, then with resource limits and an empty
+environment (`Bare`). It guarantees nothing, and every result says so: what the command moves into another session
+outlives it.
 """
 
 import asyncio
+import math
 import os
+import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
 
+from ringfence.engines.base import Process
 from ringfence.engines.streams import Capture, Reader, feed
 from ringfence.errors import Internal, SpawnFailed
 from ringfence.values.grant import Grant
@@ -23,13 +28,19 @@ from ringfence.values.request import Request, Stream
 _WALL = Wall("none", frozenset(), ("wall time and output only",), ("there is no wall: the command ran bare",))
 
 
-class BareBox:
-    wall = _WALL
-    audit = SandboxAudit("none", ())
+_LIMITED_WALL = Wall("none", frozenset(), ("wall time, output, resource limits",), _WALL.notes)
+_LIMITED = 'ulimit -c 0; ulimit -t "$1"; ulimit -v "$2"; ulimit -f "$3"; ulimit -n "$4"; shift 4; exec "$@"'
 
-    def __init__(self, grant: Grant, environ: Mapping[str, str]) -> None:
+
+class BareBox:
+    audit = SandboxAudit("none", ())
+    interprets: frozenset[str] = frozenset()
+
+    def __init__(self, grant: Grant, environ: Mapping[str, str], *, limited: bool = False) -> None:
         self._grant = grant
         self._environ = environ
+        self._limited = limited
+        self.wall = _LIMITED_WALL if limited else _WALL
         self._turn = asyncio.Lock()
         self._running: _Running | None = None
         self._closed = False
@@ -37,6 +48,10 @@ class BareBox:
     @property
     def alive(self) -> bool:
         return not self._closed
+
+    def find_program(self, names: tuple[str, ...]) -> str | None:
+        path = self._environ.get("PATH", os.defpath)
+        return next((found for name in names if (found := shutil.which(name, path=path)) is not None), None)
 
     async def run(self, request: Request) -> Result:
         async with self._turn:
@@ -49,7 +64,8 @@ class BareBox:
         timeout = min(request.timeout or limits.wall_seconds, limits.wall_seconds)
         begin = time.monotonic()
         env = {**self._environ, **dict(self._grant.env), **dict(request.env)}
-        running = self._running = _Running(request, self._grant, env)
+        argv = request.argv or ("/bin/sh", "-c", request.command or "")
+        running = self._running = _Running(self._held(argv), request, self._grant, env)
         try:
             ended = await running.wait(timeout)
         finally:
@@ -67,9 +83,41 @@ class BareBox:
             stdout_dropped=out.dropped,
             stderr_dropped=err.dropped,
             usage=Usage(wall_seconds=time.monotonic() - begin),
-            wall=_WALL,
+            wall=self.wall,
             audit=self.audit,
         )
+
+    def _held(self, argv: tuple[str, ...]) -> tuple[str, ...]:
+        """The same under resource limits, which hold for each process alone."""
+        if not self._limited:
+            return argv
+        limits = self._grant.limits
+        units = (limits.cpu_seconds, limits.memory_bytes / 1024, limits.file_bytes / 512, limits.open_files)
+        return ("/bin/sh", "-c", _LIMITED, "sh", *(str(math.ceil(unit)) for unit in units), *argv)
+
+    async def start(self, request: Request, *, terminal: tuple[int, int] | None = None) -> Process:
+        raise SpawnFailed(request.shown, "nothing goes on beside others without a wall", hint="switch the sandbox on")
+
+    def processes(self) -> tuple[Process, ...]:
+        return ()
+
+    def contexts(self) -> tuple[tuple[str, str], ...]:
+        return ()
+
+    def interrupt(self, name: str, language: str) -> bool:
+        return False
+
+    async def restart(self, name: str, language: str) -> None:
+        """There is no interpreter that keeps a state."""
+
+    async def warm(self) -> None:
+        """There is nothing to start ahead of time."""
+
+    def probe(self) -> bool:
+        return self.alive
+
+    def when_lost(self, tell: Callable[[], None]) -> None:
+        """It cannot be lost: there is no box."""
 
     def usage(self) -> Usage:
         return Usage()
@@ -85,13 +133,12 @@ class BareBox:
 class _Running:
     """One command with its pipes, from its start to `end`, which has to be called."""
 
-    def __init__(self, request: Request, grant: Grant, env: dict[str, str]) -> None:
+    def __init__(self, argv: tuple[str, ...], request: Request, grant: Grant, env: dict[str, str]) -> None:
         self._loop = asyncio.get_running_loop()
         self._ended: asyncio.Future[None] = self._loop.create_future()
         self._over = False
         self.faults: list[Exception] = []
         self.readers: list[Reader] = []
-        argv = request.argv or ("/bin/sh", "-c", request.command or "")
         with ExitStack() as theirs, ExitStack() as ours:
             inputs = stdin = -1
             if request.stdin is not None:
@@ -166,8 +213,9 @@ class _Running:
 class BareEngine:
     name = "subprocess"
 
-    def __init__(self, environ: Mapping[str, str]) -> None:
+    def __init__(self, environ: Mapping[str, str], *, limited: bool = False) -> None:
         self._environ = environ
+        self._limited = limited
 
     async def open(self, grant: Grant) -> BareBox:
-        return BareBox(grant, self._environ)
+        return BareBox(grant, self._environ, limited=self._limited)

@@ -1,0 +1,263 @@
+"""`SandboxManager`: one entry for all executions, with sessions, routing by risk, and boxes from a pool.
+
+With a session, calls share a workspace and an interpreter, one after the other in the order in which they came. Without
+one, each call has a box that nobody has used before, and that nobody uses after it. Sessions run side by side.
+"""
+
+import asyncio
+import os
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from ringfence.approvals.base import ConfirmationService
+from ringfence.errors import InvalidConfig
+from ringfence.languages.registry import find as find_language
+from ringfence.manager import collecting
+from ringfence.manager.executor import SubprocessExecutor
+from ringfence.manager.policing import PolicyEngine
+from ringfence.manager.pooling import CODE_TOOL, SHELL_TOOL, SandboxPool, SessionInfo
+from ringfence.manager.sandbox import Sandbox, StrPath
+from ringfence.policy.risk.assess import assess
+from ringfence.policy.risk.route import route
+from ringfence.pool.plan import PoolConfig
+from ringfence.values.execution import ExecutionRequest, ExecutionResult, SandboxType
+from ringfence.values.outcome import Result
+from ringfence.values.request import OnOutput
+from ringfence.values.risk import Route, SecurityMode
+
+
+class SandboxManager:
+    """Runs code and commands.
+
+        async with SandboxManager(policy_file="sandbox_policy.yaml", pool_size=5) as manager:
+            done = await manager.execute_code("python", "print(6 * 7)")
+            await manager.execute_shell("python analyze.py", files={"analyze.py": b"..."})
+
+    Args:
+        session_id: the session of all calls that name none; without it, calls that name none share nothing.
+        security_mode: STRICT, everything runs behind the wall; PERMISSIVE, Python that static analysis finds harmless
+            runs as a bare process with limits, unless a policy is in force or a session keeps state.
+        confirmation_service: who is asked where the policy says so; without one, what would be asked is refused.
+        pool: boxes to use, instead of a pool of the manager's own; `aio_pool` is another name for it.
+        pool_size: how many boxes a pool of our own keeps ready.
+        policy_file: the policy, for a pool of our own.
+        role: the role that the agent has in it.
+        docker_url: a Docker engine; not there yet.
+        session_ttl_seconds, python, preload: as in `SandboxPool`, for a pool of our own.
+    """
+
+    def __init__(
+        self,
+        session_id: str | None = None,
+        security_mode: SecurityMode = SecurityMode.STRICT,
+        confirmation_service: ConfirmationService | None = None,
+        aio_pool: SandboxPool | None = None,
+        *,
+        pool: SandboxPool | None = None,
+        pool_size: int = 2,
+        max_instances: int | None = None,
+        policy_file: PolicyEngine | StrPath | None = None,
+        role: str | None = None,
+        docker_url: str | None = None,
+        session_ttl_seconds: float = 900.0,
+        python: StrPath | None = None,
+        preload: tuple[str, ...] = (),
+    ) -> None:
+        if docker_url is not None:
+            raise InvalidConfig("the Docker engine is not there yet", hint="leave docker_url out for the native wall")
+        given = pool or aio_pool
+        if given is not None and (policy_file is not None or role is not None):
+            raise InvalidConfig("a pool has its own policy", hint="give policy and role to the pool")
+        self.session_id = session_id
+        self.security_mode = SecurityMode(security_mode)
+        self._confirmation = confirmation_service
+        self._owns_pool = given is None
+        self._pool = given or SandboxPool(
+            PoolConfig(min_instances=pool_size, max_instances=max_instances or max(10, 2 * pool_size)),
+            policy=policy_file,
+            role=role,
+            session_ttl_seconds=session_ttl_seconds,
+            python=python,
+            preload=preload,
+        )
+        self._has_policy = policy_file is not None or bool(os.environ.get("RINGFENCE_POLICY", "").strip())
+        self._bare: SubprocessExecutor | None = None
+        self._started = False
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, fault: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.cleanup()
+
+    async def start(self) -> None:
+        """Make the first boxes ready; the first execution does so otherwise.
+
+        Raises:
+            InvalidConfig, PathAccessDenied, InitializationFailed: as `SandboxPool.start`.
+        """
+        if not self._started:
+            await self._pool.start()
+            self._started = True
+
+    async def cleanup(self, session_id: str | None = None) -> None:
+        """End one session; or, without a name, the manager's own and, if the pool is its own, everything."""
+        if session_id is not None:
+            await self._pool.release(session_id)
+            return
+        self._started = False
+        if self._bare is not None:
+            self._bare.close()
+            self._bare = None
+        if self._owns_pool:
+            await self._pool.stop()
+        elif self.session_id is not None:
+            await self._pool.release(self.session_id)
+
+    @property
+    def pool(self) -> SandboxPool:
+        return self._pool
+
+    def sessions(self) -> tuple[SessionInfo, ...]:
+        return self._pool.sessions()
+
+    # --- executions ---------------------------------------------------------------------------------------------------
+
+    async def execute_code(
+        self,
+        language: str,
+        code: str,
+        timeout: float | None = None,
+        *,
+        session_id: str | None = None,
+        context: str | None = None,
+        files: Mapping[str, bytes | str] | None = None,
+        collect: bool | None = None,
+        on_output: OnOutput | None = None,
+    ) -> ExecutionResult:
+        """Run a piece of code; see `execute`."""
+        return await self.execute(
+            ExecutionRequest(
+                code=code,
+                language=language,
+                timeout=timeout,
+                session_id=session_id,
+                context=context,
+                files=files or {},
+                collect=collect,
+                on_output=on_output,
+            )
+        )
+
+    async def execute_shell(
+        self,
+        command: str,
+        files: Mapping[str, bytes | str] | None = None,
+        timeout: float | None = None,
+        *,
+        session_id: str | None = None,
+        context: str | None = None,
+        stdin: bytes | None = None,
+        collect: bool | None = None,
+        on_output: OnOutput | None = None,
+    ) -> ExecutionResult:
+        """Run a command line; see `execute`."""
+        return await self.execute(
+            ExecutionRequest(
+                command=command,
+                timeout=timeout,
+                session_id=session_id,
+                context=context,
+                files=files or {},
+                stdin=stdin,
+                collect=collect,
+                on_output=on_output,
+            )
+        )
+
+    async def execute(self, request: ExecutionRequest) -> ExecutionResult:
+        """Run one request.
+
+        What the code did, and a refusal by the policy, is in the result.
+
+        Raises:
+            InvalidConfig, CommandNotAllowed, PathAccessDenied: the request makes no sense.
+            PoolExhausted: all boxes are taken, and waiting did not help.
+            InitializationFailed, SpawnFailed, Internal, PermissionDenied: as `Sandbox.shell`.
+        """
+        if (request.code is None) == (request.command is None):
+            raise InvalidConfig("a request has either code or a command", hint="set one of them")
+        if not self._started:
+            await self.start()
+        session_id = request.session_id or self.session_id
+        if session_id is None and self._may_run_bare(request):
+            return await self._run_bare(request)
+        tool = CODE_TOOL if request.code is not None else SHELL_TOOL
+        if session_id is not None:
+            sandbox = await self._pool.acquire(session_id, tool, confirmation=self._confirmation)
+            result = await self._run_in(sandbox, request, is_fresh=False)
+            return ExecutionResult(result, SandboxType.NATIVE, session_id)
+        sandbox = await self._pool.take(tool, confirmation=self._confirmation)
+        try:
+            result = await self._run_in(sandbox, request, is_fresh=True)
+        finally:
+            self._pool.discard(sandbox, tool)
+        return ExecutionResult(result, SandboxType.NATIVE)
+
+    async def _run_in(self, sandbox: Sandbox, request: ExecutionRequest, *, is_fresh: bool) -> Result:
+        written = _write_files(sandbox, request.files) if request.files else {}
+        wanted = is_fresh if request.collect is None else request.collect
+        begin = collecting.now_ns() if wanted else 0
+        if request.code is not None:
+            result = await sandbox.code(
+                request.language,
+                request.code,
+                context=request.context,
+                stdin=request.stdin,
+                timeout=request.timeout,
+                on_output=request.on_output,
+            )
+        else:
+            result = await sandbox.shell(
+                request.command or "",
+                context=request.context,
+                stdin=request.stdin,
+                timeout=request.timeout,
+                on_output=request.on_output,
+            )
+        if not wanted or (is_fresh and not written and collecting.is_untouched(sandbox.workspace, begin)):
+            return result
+        files = await asyncio.to_thread(collecting.collect, sandbox.workspace, begin, written)
+        return replace(result, files=files) if files else result
+
+    # --- without a wall -----------------------------------------------------------------------------------------------
+
+    def _may_run_bare(self, request: ExecutionRequest) -> bool:
+        """Whether PERMISSIVE lets it run as a bare process: Python, found harmless, and no policy to ask for more."""
+        if self.security_mode is not SecurityMode.PERMISSIVE or self._has_policy or request.code is None:
+            return False
+        if request.files or request.collect or find_language(request.language).name != "python":
+            return False
+        return route(assess("python", request.code), self.security_mode, bare_when_safe=True) is Route.DIRECT
+
+    async def _run_bare(self, request: ExecutionRequest) -> ExecutionResult:
+        if self._bare is None:
+            self._bare = SubprocessExecutor()
+        return await self._bare.execute(request)
+
+    def __repr__(self) -> str:
+        return f"<SandboxManager {self.session_id or 'no session'} {self.security_mode} {self._pool!r}>"
+
+
+def _write_files(sandbox: Sandbox, files: Mapping[str, bytes | str]) -> dict[str, int]:
+    """Write them into the workspace; returns their times, by which a later change is known."""
+    for path, data in files.items():
+        sandbox.write_file(path, data)
+    root = sandbox.workspace
+    return {str(Path(path)): os.lstat(root / path).st_ctime_ns for path in files if not os.path.isabs(path)}

@@ -1,0 +1,78 @@
+"""Lets other processes see a pool: a small file in the state directory, renewed while the pool lives.
+
+Advice for people (`ringfence pool`), not a register: the file is locked by its writer, so that one whose writer has
+died is known by that, and removed by whoever looks.
+"""
+
+import asyncio
+import fcntl
+import json
+import os
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from ringfence.pool.state import PoolState
+
+_DIRECTORY = "pools"
+_RENEW_SECONDS = 1.0
+_SIZE_MAX = 65536
+
+
+class PoolNotice:
+    def __init__(self, state_directory: Path, state: Callable[[], Mapping[str, PoolState]]) -> None:
+        self._state = state
+        self._path = state_directory / _DIRECTORY / f"{os.getpid()}-{os.urandom(4).hex()}.json"
+        self._descriptor = -1
+        self._last = b""
+        self._timer: asyncio.TimerHandle | None = None
+        with suppress(OSError):
+            self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            self._descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX)
+            self._write()
+
+    def _write(self) -> None:
+        text = json.dumps({tools: asdict(state) for tools, state in self._state().items()}).encode()
+        if text != self._last:
+            self._last = text
+            with suppress(OSError):
+                os.ftruncate(self._descriptor, os.pwrite(self._descriptor, text, 0))
+        self._timer = asyncio.get_running_loop().call_later(_RENEW_SECONDS, self._write)
+
+    def close(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._descriptor >= 0:
+            with suppress(OSError):
+                os.unlink(self._path)
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+
+def read_notices(state_directory: Path) -> list[dict[str, Any]]:
+    """What the pools of this user's processes say of themselves: pid, seconds since the last change, and pools."""
+    found: list[dict[str, Any]] = []
+    with suppress(OSError):
+        for path in sorted((state_directory / _DIRECTORY).iterdir()):
+            with suppress(OSError, ValueError):
+                notice = _read(path)
+                if notice is not None:
+                    found.append({"pid": int(path.name.partition("-")[0])} | notice)
+    return found
+
+
+def _read(path: Path) -> dict[str, Any] | None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        with suppress(BlockingIOError):
+            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            path.unlink()  # nobody holds it: its writer has died
+            return None
+        age = time.time() - os.fstat(descriptor).st_mtime
+        return {"age_seconds": round(age, 1), "pools": json.loads(os.read(descriptor, _SIZE_MAX))}
+    finally:
+        os.close(descriptor)

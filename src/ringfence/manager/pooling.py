@@ -1,0 +1,380 @@
+"""`SandboxPool`: boxes made ahead of time, each with a workspace of its own, handed out once, bound to sessions.
+
+A box that waits has a definite grant. Tools that the policy treats alike share boxes; a tool that it treats otherwise
+has boxes of its own, also within one session, over the session's one workspace.
+"""
+
+import asyncio
+import os
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from ringfence.approvals.base import ConfirmationService
+from ringfence.audit.journal import Journal
+from ringfence.engines.base import Box
+from ringfence.errors import InvalidConfig
+from ringfence.manager.assemble import Assembly, Blueprint, Judged, draw
+from ringfence.manager.configuring import home_directory, state_directory
+from ringfence.manager.granting import REQUIRED, Wish
+from ringfence.manager.policing import PolicyEngine
+from ringfence.manager.pool_notice import PoolNotice
+from ringfence.manager.sandbox import Sandbox, StrPath
+from ringfence.manager.scratch import Scratch, scratch_directory
+from ringfence.pool.plan import PoolConfig
+from ringfence.pool.pool import Pool
+from ringfence.pool.state import PoolState
+from ringfence.values.grant import Grant
+from ringfence.values.guarantee import Guarantee
+from ringfence.values.limits import Limits
+
+CODE_TOOL = "code_run"
+SHELL_TOOL = "shell_exec"
+_SWEEP_SECONDS = 5.0
+
+
+@dataclass(slots=True, eq=False)
+class Warm:
+    """A box that waits, with the workspace that goes with it."""
+
+    box: Box
+    grant: Grant
+    workspace: Path
+    scratch: Scratch
+    sandbox: Sandbox | None = None
+    """Whom it was handed to."""
+
+    @property
+    def alive(self) -> bool:
+        return self.box.alive
+
+    def probe(self) -> bool:
+        return self.box.probe()
+
+    def when_lost(self, tell: Callable[[], None]) -> None:
+        self.box.when_lost(tell)
+
+    async def close(self) -> None:
+        try:
+            if self.sandbox is not None:
+                await self.sandbox.close()
+            await self.box.close()
+        finally:
+            self.scratch.remove(self.workspace)
+
+
+@dataclass(slots=True, eq=False)
+class _Session:
+    id: str
+    opening: asyncio.Lock = field(default_factory=asyncio.Lock)
+    first: Warm | None = None
+    """The box that came with the workspace."""
+    sandboxes: dict[str, Sandbox] = field(default_factory=dict)
+    """By tool."""
+    boxes: "dict[Pool[Warm], Sandbox]" = field(default_factory=dict)
+    """By kind of grant: tools that are treated alike share one box."""
+
+    @property
+    def idle_seconds(self) -> float:
+        return min((sandbox.idle_seconds for sandbox in self.sandboxes.values()), default=0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class SessionInfo:
+    id: str
+    workspace: Path | None
+    idle_seconds: float
+    contexts: tuple[tuple[str, str], ...]
+
+
+class SandboxPool:
+    """Keeps boxes ready, hands each out once, and keeps the boxes of sessions until they are released.
+
+        async with SandboxPool(PoolConfig(min_instances=2, max_instances=10)) as pool:
+            sandbox = await pool.acquire("session_123")
+            await sandbox.python("x = 1")
+            await pool.release("session_123")
+
+    Args:
+        config: how many boxes are kept, and how fast they are made.
+        tools: the policy's tools that boxes are kept ready for.
+        session_ttl_seconds: a session that nobody used for so long is released.
+        The others are those of `Sandbox`, for every box of the pool.
+    """
+
+    def __init__(
+        self,
+        config: PoolConfig | None = None,
+        *,
+        policy: PolicyEngine | StrPath | None = None,
+        role: str | None = None,
+        tools: Sequence[str] = (CODE_TOOL, SHELL_TOOL),
+        read: Sequence[StrPath] = (),
+        env: Mapping[str, str] | None = None,
+        limits: Limits | None = None,
+        sandbox_config: StrPath | None = None,
+        requires: frozenset[Guarantee] = REQUIRED,
+        python: StrPath | None = None,
+        preload: Sequence[str] = (),
+        session_ttl_seconds: float = 900.0,
+    ) -> None:
+        if not session_ttl_seconds > 0:
+            raise InvalidConfig(f"a session cannot live for {session_ttl_seconds!r} s", hint="give a time above zero")
+        self.config = config or PoolConfig()
+        self._tools = tuple(dict.fromkeys(tools))
+        self._wish = Wish(
+            read=tuple(read),
+            env=tuple((env or {}).items()),
+            limits=limits,
+            requires=requires,
+            python=python,
+            preload=tuple(preload),
+        )
+        self._judged = partial(Judged, policy=policy, role=role)
+        self._sandbox_config = sandbox_config
+        self._ttl = session_ttl_seconds
+        self._journal: Journal | None = None
+        self._scratch: Scratch | None = None
+        self._blueprints: dict[str, Blueprint] = {}
+        self._pools: dict[str, Pool[Warm]] = {}
+        self._sessions: dict[str, _Session] = {}
+        self._starting = asyncio.Lock()
+        self._sweeper: asyncio.TimerHandle | None = None
+        self._releasing: set[asyncio.Task[None]] = set()
+        self._notice: PoolNotice | None = None
+
+    # --- life ---------------------------------------------------------------------------------------------------------
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, fault: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.stop()
+
+    async def start(self) -> None:
+        """Make the first boxes; returns when they are ready.
+
+        Raises:
+            InvalidConfig, PathAccessDenied: what was asked for makes no sense.
+            InitializationFailed: this machine cannot build the wall.
+        """
+        async with self._starting:
+            if self._pools:
+                return
+            home = home_directory(os.environ)
+            self._journal = Journal(state_directory(os.environ, home))
+            self._journal.recover()
+            self._journal.prepare()
+            try:
+                self._scratch = Scratch(scratch_directory(os.environ, home))
+                await self._start_pools(self._scratch, self._journal)
+            except BaseException:
+                await self._end()
+                raise
+            self._notice = PoolNotice(state_directory(os.environ, home), self.state)
+            self._sweep()
+
+    async def _start_pools(self, scratch: Scratch, journal: Journal) -> None:
+        sample = scratch.make()
+        by_grant: dict[Grant, Pool[Warm]] = {}
+        for tool in self._tools:
+            judged = self._judged(tool=tool)
+            blueprint = draw(self._wish, config_path=self._sandbox_config, judged=judged, journal=journal)
+            grant = blueprint.assembly(sample).grant
+            if grant not in by_grant:
+                by_grant[grant] = Pool(partial(self._make, blueprint), self.config)
+            self._blueprints[tool] = blueprint
+            self._pools[tool] = by_grant[grant]
+        scratch.remove(sample)
+        async with asyncio.TaskGroup() as starts:
+            for pool in by_grant.values():
+                starts.create_task(pool.start())
+
+    async def stop(self) -> None:
+        """End all boxes and sessions; returns when nothing is left."""
+        async with self._starting:
+            await self._end()
+
+    async def drain(self) -> None:
+        """Hand out no more; sessions that are there may go on."""
+        await asyncio.gather(*(pool.drain() for pool in set(self._pools.values())))
+
+    async def _end(self) -> None:
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+        if self._notice is not None:
+            self._notice.close()
+            self._notice = None
+        try:
+            await asyncio.gather(*(self.release(session_id) for session_id in tuple(self._sessions)))
+            if self._releasing:
+                await asyncio.wait(self._releasing)
+            await asyncio.gather(*(pool.stop() for pool in set(self._pools.values())))
+        finally:
+            if self._scratch is not None:
+                self._scratch.close()
+            if self._journal is not None:
+                self._journal.close()
+            self._pools, self._blueprints = {}, {}
+            self._scratch = self._journal = None
+
+    # --- handing out --------------------------------------------------------------------------------------------------
+
+    async def take(self, tool: str = CODE_TOOL, *, confirmation: ConfirmationService | None = None) -> Sandbox:
+        """A sandbox for one use, never seen by anybody before; give it back with `discard`.
+
+        Raises:
+            PoolExhausted: all boxes are taken, and waiting did not help.
+            InvalidConfig: the pool keeps no boxes for that tool.
+        """
+        warm = await self._pool(tool).take()
+        return self._hand_out(warm, tool, confirmation, os.urandom(8).hex())
+
+    def discard(self, sandbox: Sandbox, tool: str = CODE_TOOL) -> None:
+        """End a sandbox that was taken, in the background."""
+        warm = sandbox.origin
+        if isinstance(warm, Warm):
+            self._pool(tool).discard(warm)
+
+    async def acquire(
+        self, session_id: str, tool: str = CODE_TOOL, *, confirmation: ConfirmationService | None = None
+    ) -> Sandbox:
+        """The sandbox of a session: the same one to everybody who asks, until it is released.
+
+        Raises:
+            PoolExhausted, InvalidConfig: as `take`.
+        """
+        pool = self._pool(tool)
+        session = self._sessions.get(session_id)
+        if session is None:
+            session = self._sessions[session_id] = _Session(session_id)
+        elif tool in session.sandboxes:
+            return session.sandboxes[tool]
+        async with session.opening:
+            sandbox = session.sandboxes.get(tool)
+            if sandbox is None:
+                try:
+                    sandbox = await self._open_in(session, pool, tool, confirmation)
+                except BaseException:
+                    if not session.sandboxes and self._sessions.get(session_id) is session:
+                        del self._sessions[session_id]
+                    raise
+                session.sandboxes[tool] = sandbox
+            return sandbox
+
+    async def _open_in(
+        self, session: _Session, pool: Pool[Warm], tool: str, confirmation: ConfirmationService | None
+    ) -> Sandbox:
+        if session.first is None:
+            session.first = await pool.take()
+            session.boxes[pool] = self._hand_out(session.first, tool, confirmation, session.id)
+            return session.boxes[pool]
+        shared = session.boxes.get(pool)
+        assembly = self._blueprints[tool].assembly(session.first.workspace)
+        open_box = partial(assembly.engine.open, assembly.grant)
+        if shared is not None:  # the policy treats this tool alike, but may judge its requests otherwise
+            return Sandbox.over(assembly, None, open=shared.lend, session=session.id, confirmation=confirmation)
+        sandbox = Sandbox.over(assembly, None, open=open_box, session=session.id, confirmation=confirmation)
+        session.boxes[pool] = sandbox
+        return sandbox
+
+    async def release(self, session_id: str) -> None:
+        """End a session with its boxes and its workspace."""
+        session = self._sessions.pop(session_id, None)
+        if session is None:
+            return
+        async with session.opening:
+            for sandbox in session.sandboxes.values():
+                await sandbox.close()
+            if session.first is not None:
+                for pool in set(self._pools.values()):
+                    pool.discard(session.first)
+
+    def sessions(self) -> tuple[SessionInfo, ...]:
+        """The sessions that have a box."""
+        return tuple(
+            SessionInfo(
+                session.id,
+                session.first.workspace if session.first is not None else None,
+                session.idle_seconds,
+                tuple(context for sandbox in session.boxes.values() for context in sandbox.contexts()),
+            )
+            for session in self._sessions.values()
+        )
+
+    async def wait_ready(self) -> None:
+        """Wait until as many boxes are ready as are to be kept."""
+        await asyncio.gather(*(pool.wait_ready() for pool in set(self._pools.values())))
+
+    def state(self) -> dict[str, PoolState]:
+        """Where the boxes are, by the tools that they are for."""
+        by_pool: dict[int, list[str]] = {}
+        for tool, pool in self._pools.items():
+            by_pool.setdefault(id(pool), []).append(tool)
+        return {" ".join(tools): self._pools[tools[0]].state() for tools in by_pool.values()}
+
+    def __repr__(self) -> str:
+        states = "; ".join(f"{tools}: {state}" for tools, state in self.state().items()) or "not started"
+        return f"<SandboxPool {states}; {len(self._sessions)} sessions>"
+
+    # --- inside -------------------------------------------------------------------------------------------------------
+
+    def _pool(self, tool: str) -> Pool[Warm]:
+        pool = self._pools.get(tool)
+        if pool is not None:
+            return pool
+        if not self._pools:
+            raise InvalidConfig("the pool is not running", hint="await pool.start() first, or use `async with`")
+        raise InvalidConfig(f"the pool keeps no boxes for {tool!r}", hint=f"one of {', '.join(self._pools)}")
+
+    def _hand_out(self, warm: Warm, tool: str, confirmation: ConfirmationService | None, session: str) -> Sandbox:
+        blueprint = self._blueprints[tool]
+        assembly = Assembly(blueprint.engine, blueprint.journal, warm.grant, blueprint.config, (), blueprint.terms)
+        sandbox = Sandbox.over(
+            assembly,
+            warm.box,
+            open=partial(blueprint.engine.open, warm.grant),
+            session=session,
+            confirmation=confirmation,
+            origin=warm,
+        )
+        warm.sandbox = sandbox
+        return sandbox
+
+    async def _make(self, blueprint: Blueprint) -> Warm:
+        assert self._scratch is not None
+        workspace = self._scratch.make()
+        try:
+            grant = blueprint.assembly(workspace).grant
+            box = await blueprint.engine.open(grant)
+        except BaseException:
+            self._scratch.remove(workspace)
+            raise
+        warm = Warm(box, grant, workspace, self._scratch)
+        try:
+            await box.warm()
+        except BaseException:
+            await warm.close()
+            raise
+        return warm
+
+    def _sweep(self) -> None:
+        """Release the sessions that nobody has used for long; again and again."""
+        for session in tuple(self._sessions.values()):
+            if session.sandboxes and session.idle_seconds > self._ttl and not session.opening.locked():
+                task = asyncio.get_running_loop().create_task(self._release_quietly(session.id))
+                self._releasing.add(task)
+                task.add_done_callback(self._releasing.discard)
+        pause = min(_SWEEP_SECONDS, self._ttl / 2)
+        self._sweeper = asyncio.get_running_loop().call_later(pause, self._sweep)
+
+    async def _release_quietly(self, session_id: str) -> None:
+        with suppress(OSError):
+            await self.release(session_id)
