@@ -73,10 +73,11 @@ class Place:
     env: dict[str, str] = field(init=False)
 
     def __post_init__(self) -> None:
-        for directory in (self.workspace, self.home, self.outside):
+        scratch = self.root / "tmp"  # some leave files behind
+        for directory in (self.workspace, self.home, self.outside, scratch):
             directory.mkdir()
         path = os.pathsep.join((str(_HERE / "node/node_modules/.bin"), str(_HERE / "bin"), os.environ["PATH"]))
-        self.env = {"PATH": path, "HOME": str(self.home), "LANG": "C.UTF-8"}
+        self.env = {"PATH": path, "HOME": str(self.home), "TMPDIR": str(scratch), "LANG": "C.UTF-8"}
 
     @property
     def workspace(self) -> Path:
