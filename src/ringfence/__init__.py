@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from ringfence.approvals.deny_all import DenyAllConfirmationService
     from ringfence.approvals.queue import QueueConfirmationService
     from ringfence.approvals.terminal import TerminalConfirmationService
+    from ringfence.engines.base import Process
     from ringfence.errors import (
         CommandFailed,
         CommandNotAllowed,
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
         PathAccessDenied,
         PathTraversalError,
         PermissionDenied,
+        PoolExhausted,
         QuestionNotOpen,
         ResourceLimitExceeded,
         RingfenceError,
@@ -27,18 +29,24 @@ if TYPE_CHECKING:
     from ringfence.manager.assemble import RingfenceWarning
     from ringfence.manager.blocking import run
     from ringfence.manager.builder import SandboxBuilder, SandboxMode
-    from ringfence.manager.executor import SandboxExecutor, SandboxResult
+    from ringfence.manager.executor import SandboxExecutor, SandboxResult, SubprocessExecutor
+    from ringfence.manager.manager import SandboxManager
     from ringfence.manager.policing import PolicyEngine
+    from ringfence.manager.pooling import SandboxPool, SessionInfo
     from ringfence.manager.sandbox import Output, Sandbox
     from ringfence.policy.risk.assess import assess
     from ringfence.policy.risk.route import route
+    from ringfence.pool.plan import PoolConfig
+    from ringfence.pool.state import PoolState, SessionState
     from ringfence.tools.bash import BashTool, CommandResult
+    from ringfence.values.execution import ExecutionRequest, ExecutionResult, SandboxType
     from ringfence.values.guarantee import Guarantee, Wall
     from ringfence.values.limits import Limit, Limits
     from ringfence.values.outcome import (
         Ending,
         Exited,
         LimitHit,
+        OutputFile,
         Refused,
         Result,
         SandboxAudit,
@@ -47,6 +55,7 @@ if TYPE_CHECKING:
         Usage,
     )
     from ringfence.values.request import Overflow, Request, Stream
+    from ringfence.values.rich import CodeError, Rich
     from ringfence.values.risk import Assessment, Risk, RiskFinding, Route, SecurityMode
     from ringfence.values.verdict import Decision, Reason, Verdict
     from ringfence.values.violation import Severity, Violation, ViolationKind
@@ -58,6 +67,7 @@ __all__ = [
     "AutoApproveConfirmationService",
     "BashTool",
     "Choice",
+    "CodeError",
     "CommandFailed",
     "CommandNotAllowed",
     "CommandResult",
@@ -66,6 +76,8 @@ __all__ = [
     "DenyAllConfirmationService",
     "DevelopmentOnlyWarning",
     "Ending",
+    "ExecutionRequest",
+    "ExecutionResult",
     "Exited",
     "Guarantee",
     "InitializationFailed",
@@ -76,11 +88,16 @@ __all__ = [
     "Limits",
     "NetworkAccessDenied",
     "Output",
+    "OutputFile",
     "Overflow",
     "PathAccessDenied",
     "PathTraversalError",
     "PermissionDenied",
     "PolicyEngine",
+    "PoolConfig",
+    "PoolExhausted",
+    "PoolState",
+    "Process",
     "Question",
     "QuestionNotOpen",
     "QueueConfirmationService",
@@ -89,6 +106,7 @@ __all__ = [
     "Request",
     "ResourceLimitExceeded",
     "Result",
+    "Rich",
     "RingfenceError",
     "RingfenceWarning",
     "Risk",
@@ -98,13 +116,19 @@ __all__ = [
     "SandboxAudit",
     "SandboxBuilder",
     "SandboxExecutor",
+    "SandboxManager",
     "SandboxMode",
+    "SandboxPool",
     "SandboxResult",
+    "SandboxType",
     "SecurityMode",
+    "SessionInfo",
+    "SessionState",
     "Severity",
     "Signalled",
     "SpawnFailed",
     "Stream",
+    "SubprocessExecutor",
     "TerminalConfirmationService",
     "TimedOut",
     "Timeout",
@@ -126,6 +150,7 @@ _HOME = {
     "AutoApproveConfirmationService": "ringfence.approvals.automatic",
     "BashTool": "ringfence.tools.bash",
     "Choice": "ringfence.approvals.base",
+    "CodeError": "ringfence.values.rich",
     "CommandFailed": "ringfence.errors",
     "CommandNotAllowed": "ringfence.errors",
     "CommandResult": "ringfence.tools.bash",
@@ -134,6 +159,8 @@ _HOME = {
     "DenyAllConfirmationService": "ringfence.approvals.deny_all",
     "DevelopmentOnlyWarning": "ringfence.approvals.automatic",
     "Ending": "ringfence.values.outcome",
+    "ExecutionRequest": "ringfence.values.execution",
+    "ExecutionResult": "ringfence.values.execution",
     "Exited": "ringfence.values.outcome",
     "Guarantee": "ringfence.values.guarantee",
     "InitializationFailed": "ringfence.errors",
@@ -144,11 +171,16 @@ _HOME = {
     "Limits": "ringfence.values.limits",
     "NetworkAccessDenied": "ringfence.errors",
     "Output": "ringfence.manager.sandbox",
+    "OutputFile": "ringfence.values.outcome",
     "Overflow": "ringfence.values.request",
     "PathAccessDenied": "ringfence.errors",
     "PathTraversalError": "ringfence.errors",
     "PermissionDenied": "ringfence.errors",
     "PolicyEngine": "ringfence.manager.policing",
+    "PoolConfig": "ringfence.pool.plan",
+    "PoolExhausted": "ringfence.errors",
+    "PoolState": "ringfence.pool.state",
+    "Process": "ringfence.engines.base",
     "Question": "ringfence.approvals.base",
     "QuestionNotOpen": "ringfence.errors",
     "QueueConfirmationService": "ringfence.approvals.queue",
@@ -157,6 +189,7 @@ _HOME = {
     "Request": "ringfence.values.request",
     "ResourceLimitExceeded": "ringfence.errors",
     "Result": "ringfence.values.outcome",
+    "Rich": "ringfence.values.rich",
     "RingfenceError": "ringfence.errors",
     "RingfenceWarning": "ringfence.manager.assemble",
     "Risk": "ringfence.values.risk",
@@ -166,13 +199,19 @@ _HOME = {
     "SandboxAudit": "ringfence.values.outcome",
     "SandboxBuilder": "ringfence.manager.builder",
     "SandboxExecutor": "ringfence.manager.executor",
+    "SandboxManager": "ringfence.manager.manager",
     "SandboxMode": "ringfence.manager.builder",
+    "SandboxPool": "ringfence.manager.pooling",
     "SandboxResult": "ringfence.manager.executor",
+    "SandboxType": "ringfence.values.execution",
     "SecurityMode": "ringfence.values.risk",
+    "SessionInfo": "ringfence.manager.pooling",
+    "SessionState": "ringfence.pool.state",
     "Severity": "ringfence.values.violation",
     "Signalled": "ringfence.values.outcome",
     "SpawnFailed": "ringfence.errors",
     "Stream": "ringfence.values.request",
+    "SubprocessExecutor": "ringfence.manager.executor",
     "TerminalConfirmationService": "ringfence.approvals.terminal",
     "TimedOut": "ringfence.values.outcome",
     "Timeout": "ringfence.errors",

@@ -201,6 +201,8 @@ def test_only_our_own_errors_are_raised_by_name() -> None:
     }
     found: dict[str, str] = {}
     for path in Path(ringfence.__file__).parent.rglob("*.py"):
+        if path.parent.name in ("drivers", "runner"):
+            continue  # programs of their own, which run beside us or in a box
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Raise) and node.exc is not None:
                 target = node.exc.func if isinstance(node.exc, ast.Call) else node.exc

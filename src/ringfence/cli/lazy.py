@@ -11,6 +11,7 @@ COMMANDS: dict[str, str] = {
     "run": "Run a command in a sandbox, and exit as it exits.",
     "check": "Say what would be decided about a command, without running it.",
     "policy": "Check, explain or start a policy file.",
+    "pool": "Show the pools of boxes that processes of yours keep ready.",
     "doctor": "Say what this machine can guarantee, what is missing, and how to get it.",
 }
 """Each is `ringfence.cli.commands.NAME`, with a function or a group of that name; a test compares the texts."""

@@ -32,12 +32,8 @@ class Process(Protocol):
     def read(self) -> tuple[bytes, bytes]:
         """What it has said on stdout and stderr since the last time."""
 
-    async def write(self, data: bytes) -> None:
-        """Give it input.
-
-        Raises:
-            BrokenPipeError: it does not listen any more.
-        """
+    async def write(self, data: bytes) -> bool:
+        """Give it input, as it takes it; false if it does not listen any more."""
 
     def close_input(self) -> None: ...
 

@@ -49,6 +49,10 @@ class Blueprint:
     terms: Terms | None
     policy_files: tuple[str, ...]
 
+    @property
+    def notes(self) -> tuple[str, ...]:
+        return (*self.config.warnings, *self.settings.warnings)
+
     def assembly(self, workspace: str | os.PathLike[str] | None) -> Assembly:
         """The parts for one workspace.
 
@@ -58,8 +62,7 @@ class Blueprint:
         wish = replace(self.wish, workspace=workspace)
         env = kept(self.caller.environ, self.caller.home)
         grant, notes = make_grant(wish, self.config, self.caller, env, self.terms, self.policy_files)
-        notes = (*self.config.warnings, *self.settings.warnings, *notes)
-        return Assembly(self.engine, self.journal, grant, self.config, notes, self.terms)
+        return Assembly(self.engine, self.journal, grant, self.config, (*self.notes, *notes), self.terms)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,7 +89,7 @@ def assemble(
     """
     blueprint = draw(wish, config_path=config_path, judged=judged, environ=environ)
     assembly = blueprint.assembly(wish.workspace)
-    for note in assembly.notes:
+    for note in assembly.notes[len(blueprint.notes) :]:
         warnings.warn(note, RingfenceWarning, stacklevel=2)
     return assembly
 
@@ -104,6 +107,8 @@ def draw(
     home = home_directory(environ)
     config = load_config(environ, home, config_path)
     settings = read_settings(environ)
+    for note in (*config.warnings, *settings.warnings):
+        warnings.warn(note, RingfenceWarning, stacklevel=3)
     caller = Caller(environ, home, state_directory(environ, home))
     judged = judged or Judged()
     policy = policy_in_force(judged, environ)

@@ -37,14 +37,18 @@ def run(
     confirmation: ConfirmationService | None = None,
     overflow: Overflow = Overflow.STOP,
     on_output: OnOutput | None = None,
+    language: str | None = None,
+    python: StrPath | None = None,
 ) -> Result:
     """Run one command in a box of its own, wait for it, and throw the box away.
 
-    A string goes to the shell, a sequence is a program with its arguments. The other arguments are those of `Sandbox`
-    and `Sandbox.shell`, which also say what is raised.
+    A string goes to the shell, a sequence is a program with its arguments; with `language`, a string is code in it. The
+    other arguments are those of `Sandbox` and `Sandbox.shell`, which also say what is raised.
 
         >>> ringfence.run("echo hello").stdout
         'hello\\n'
+        >>> ringfence.run("6 * 7", language="python").results[0].text
+        '42'
     """
 
     async def one() -> Result:
@@ -61,8 +65,13 @@ def run(
             role=role,
             tool=tool,
             confirmation=confirmation,
+            python=python,
         )
         async with sandbox:
+            if language is not None and isinstance(command, str):
+                return await sandbox.code(
+                    language, command, stdin=stdin, timeout=timeout, overflow=overflow, on_output=on_output
+                )
             if isinstance(command, str):
                 return await sandbox.shell(
                     command, cwd=cwd, stdin=stdin, timeout=timeout, overflow=overflow, on_output=on_output

@@ -85,6 +85,8 @@ class _Session:
 
 @dataclass(frozen=True, slots=True)
 class SessionInfo:
+    """A session as it is now."""
+
     id: str
     workspace: Path | None
     idle_seconds: float

@@ -57,11 +57,21 @@ def run(
             metavar="NAME[=VALUE]", help="A variable for it; without a value, ours. Nothing else comes along."
         ),
     ] = None,
+    language: Annotated[
+        str | None,
+        typer.Option("--language", "-l", metavar="NAME", help="It is code in this language: python, js, ts, bash, ..."),
+    ] = None,
+    python: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="The interpreter for Python code; default: the first on PATH.")
+    ] = None,
     stdin: Annotated[bool, typer.Option("--stdin", "-i", help="Pass our standard input on to it.")] = False,
     config: Annotated[Path | None, typer.Option(metavar="FILE", help="Use this configuration file.")] = None,
     policy: Annotated[Path | None, typer.Option(metavar="FILE", help="Judge it by this policy.")] = None,
     role: Annotated[str | None, typer.Option(metavar="NAME", help="The role in the policy.")] = None,
-    tool: Annotated[str, typer.Option(metavar="NAME", help="As which tool of the policy it runs.")] = "shell_exec",
+    tool: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="As which of the policy's tools it runs; default: shell_exec, or code_run."),
+    ] = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print one JSON object with everything, instead of its output.")
     ] = False,
@@ -79,7 +89,11 @@ def run(
         ringfence run "pytest -q | tail"
 
         ringfence run --write ../cache --timeout 5m -- make -j4 all
+
+        ringfence run --language python "sum(range(100))"
     """
+    if language is not None and len(command) != 1:
+        raise InvalidConfig("with --language there is one argument, the code", hint="quote it")
     limits = _limits(config, timeout, memory, processes, output)
     result = run_blocking(
         command[0] if len(command) == 1 else command,
@@ -93,7 +107,9 @@ def run(
         config=config,
         policy=policy,
         role=role,
-        tool=tool,
+        tool=tool or ("shell_exec" if language is None else "code_run"),
+        language=language,
+        python=python,
         # Whoever sits at the terminal is asked where the policy says so; piped input is the command's, not an answer.
         confirmation=TerminalConfirmationService() if sys.stdin.isatty() and not stdin else None,
         overflow=Overflow.STOP,
@@ -102,6 +118,7 @@ def run(
     if as_json:
         print(json.dumps(_as_json(result)))
     else:
+        _show_results(result)
         _say_how_it_ended(result)
     if explain:
         _explain(result)
@@ -138,6 +155,12 @@ def _pass_through(stream: Stream, data: bytes) -> None:
     target.flush()
 
 
+def _show_results(result: Result) -> None:
+    """The value of the last expression, as an interactive interpreter shows it; what has no text is named."""
+    for shown in result.results:
+        print(shown.text if shown.text is not None else f"<{', '.join(shown.types)}>", flush=True)
+
+
 def _say_how_it_ended(result: Result) -> None:
     if not isinstance(result.ending, Exited):
         note(str(result.ending))
@@ -171,6 +194,10 @@ def _as_json(result: Result) -> dict[str, Any]:
         **_text("stderr", result.stderr_bytes),
         "stdout_dropped": result.stdout_dropped,
         "stderr_dropped": result.stderr_dropped,
+        "results": [{mime: _form(form) for mime, form in shown.forms} for shown in result.results],
+        "error": None
+        if result.error is None
+        else {"type": result.error.type, "value": result.error.value, "traceback": result.error.traceback},
         "blocked": result.blocked,
         "blocked_reason": result.blocked_reason,
         "violations": [str(violation) for violation in result.violations],
@@ -190,6 +217,11 @@ def _as_json(result: Result) -> dict[str, Any]:
         },
         "audit": None if result.audit is None else {"wrapper": result.audit.wrapper, "command": result.audit.command},
     }
+
+
+def _form(form: str | bytes) -> str:
+    """Text as it is, everything else as base64, as notebooks do."""
+    return form if isinstance(form, str) else base64.b64encode(form).decode()
 
 
 def _text(name: str, data: bytes) -> dict[str, str]:

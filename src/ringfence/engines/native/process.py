@@ -83,19 +83,16 @@ class NativeProcess:
             reader.capture = capture
         return said[0], said[1]
 
-    async def write(self, data: bytes) -> None:
-        """Give it input, as it takes it.
-
-        Raises:
-            BrokenPipeError: it does not listen any more.
-        """
+    async def write(self, data: bytes) -> bool:
+        """Give it input, as it takes it; false if it does not listen any more."""
         if self._stdin < 0:
-            raise BrokenPipeError("its input is closed")
+            return False
         os.set_blocking(self._stdin, False)
         try:
             await write_all(self._stdin, data)
-        except OSError as fault:
-            raise BrokenPipeError("it does not listen any more") from fault
+        except OSError:
+            return False
+        return True
 
     def close_input(self) -> None:
         """Let it read the end of its input; on a terminal, as Ctrl-D does."""
