@@ -179,6 +179,14 @@ class Sandbox:
             if not self._journal_is_shared:
                 self._assembly.journal.close()
 
+    async def warm(self) -> None:
+        """Start a shell and an interpreter ahead of time, so that the first call of each costs a message and no start.
+
+        Raises:
+            InitializationFailed, Internal: the box could not be made, or was lost.
+        """
+        await (await self._acquire()).warm()
+
     async def _acquire(self) -> Box:
         """The box; a new one if there is none yet, or if the last one was lost."""
         async with self._opening:
