@@ -20,11 +20,13 @@ import pytest
 import ringfence
 
 DRIVER = Path(ringfence.__file__).parent / "engines/drivers/python_context.py"
-# As the engine's, except that it has to bring the socket to descriptor 9 by itself.
+# As the engine's, except that it has to bring the socket to descriptor 9 by itself. It enters the workspace late: from
+# 3.13 `-c` itself imports linecache, from wherever it stands.
 BOOTSTRAP = """
 import os, sys
 channel, source = int(sys.argv.pop(1)), int(sys.argv.pop(1))
 os.dup2(channel, 9)
+os.chdir(sys.argv.pop(1))
 with open(source) as file:
     text = file.read()
 os.close(channel)
@@ -135,9 +137,9 @@ def start(tmp_path: Path) -> Iterator[Start]:
         with theirs, open(DRIVER) as source, open(logs["out"], "ab") as out, open(logs["err"], "ab") as err:
             descriptors = (theirs.fileno(), source.fileno())
             process = subprocess.Popen(
-                [sys.executable, "-c", BOOTSTRAP, *map(str, descriptors), *preloads],
+                [sys.executable, "-c", BOOTSTRAP, *map(str, descriptors), workspace, *preloads],
                 pass_fds=descriptors,
-                cwd=workspace,
+                cwd="/",
                 env={**os.environ, **(env or {})},
                 stdin=subprocess.DEVNULL,
                 stdout=out,
@@ -444,6 +446,12 @@ def test_a_frame_that_is_too_large_is_a_note(context: Context) -> None:
 def test_variables_may_shadow_display(context: Context) -> None:
     assert context.run("HTML = 5\nHTML").text == "5"
     assert context.run("del HTML\nHTML('x')").result == {"text/html": "x", "text/plain": "<HTML object>"}
+
+
+def test_a_display_can_be_updated(context: Context) -> None:
+    told = context.run("handle = display(1, display_id=True)\nhandle.update(2)")
+
+    assert [each["text"]["text/plain"] for each in told.shown] == ["1", "2"]
 
 
 def test_threads_may_display(context: Context) -> None:
@@ -807,7 +815,10 @@ def test_files_of_the_workspace_do_not_stand_in_for_the_library(
         (tmp_path / "workspace" / f"{name}.py").write_text("hostile = True\n")
     context = start()
     if is_imported:
-        told = context.run("import " + ", ".join(HOSTILE) + "\n[" + ", ".join(f"{n}.hostile" for n in HOSTILE) + "]")
+        context.run(
+            f"import sys\nfor name in {HOSTILE}: sys.modules.pop(name, None)"
+        )  # 3.13 has linecache from the start
+        told = context.run(f"import {', '.join(HOSTILE)}\n[{', '.join(name + '.hostile' for name in HOSTILE)}]")
         assert told.text is not None and told.text.count("True") == len(HOSTILE)
 
     told = context.run("1/0")

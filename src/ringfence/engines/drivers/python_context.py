@@ -142,6 +142,7 @@ def encode(text: str) -> bytes:
 # --- late imports -----------------------------------------------------------------------------------------------------
 
 late: dict[str, ModuleType] = {}
+displaced: dict[str, ModuleType] = {}  # modules of the library whose names belong to modules of the code
 
 
 def trusted_path() -> list[str]:
@@ -150,20 +151,34 @@ def trusted_path() -> list[str]:
     return [entry for entry in sys.path if entry not in ("", ".") and entry not in asked_for]
 
 
+class Library:
+    """While entered, the standard library is what is imported, also by its own modules when they are called."""
+
+    def __enter__(self) -> None:
+        self.path = sys.path
+        self.impostors = {name: modules[name] for name in list(modules) if is_impostor(name)}
+        for name in self.impostors:
+            if name in displaced:
+                modules[name] = displaced[name]
+            else:
+                del modules[name]
+        sys.path = own_path
+
+    def __exit__(self, *_: object) -> None:
+        sys.path = self.path
+        for name, impostor in self.impostors.items():
+            if name in modules:
+                displaced[name] = modules[name]
+            modules[name] = impostor
+
+
 def stdlib(name: str) -> Any:
     """Import a module of the standard library, whatever modules the workspace has and the code has imported."""
     found = late.get(name)
     if found is None:
-        path, impostors = sys.path, {loaded: modules[loaded] for loaded in list(modules) if is_impostor(loaded)}
-        for impostor in impostors:
-            del modules[impostor]
-        sys.path = own_path
-        try:
+        with Library():
             __import__(name)
             found = late[name] = modules[name]
-        finally:
-            sys.path = path
-            modules.update(impostors)
     return found
 
 
@@ -400,7 +415,7 @@ def plain_str(error: BaseException) -> str:
         return "<exception str() failed>"
 
 
-def display(*values: Any, raw: bool = False, **_: Any) -> None:
+def display(*values: Any, raw: bool = False, display_id: Any = None, **_: Any) -> Handle | None:
     """Show each value in its richest forms."""
     for value in values:
         if is_child:
@@ -411,6 +426,16 @@ def display(*values: Any, raw: bool = False, **_: Any) -> None:
             send(forms_of(value).frame(b"display"))
             if is_figure(value):
                 close_figure(value)
+    return None if display_id is None else Handle()
+
+
+class Handle:
+    """What was shown stays as it is; the new state is shown after it."""
+
+    def update(self, value: Any, **options: Any) -> None:
+        display(value, **options)
+
+    display = update
 
 
 def publish_display_data(data: dict[str, Any], *_: Any, **__: Any) -> None:
@@ -1003,7 +1028,8 @@ def format_error(error: BaseException) -> str:
             seen.add(id(one))
             one.__traceback__ = without_us(one.__traceback__)
             pending += [one.__cause__, one.__context__, *getattr(one, "exceptions", ())]
-    return "".join(traceback.format_exception(type(error), error, error.__traceback__))
+    with Library():  # some versions import more as they format
+        return "".join(traceback.format_exception(type(error), error, error.__traceback__))
 
 
 def without_us(entry: TracebackType | None) -> TracebackType | None:
