@@ -8,7 +8,7 @@ import os
 from pathlib import Path
 
 from ringfence.limits.base import Reading
-from ringfence.limits.cgroups import Mounted, new_name, read_counter, read_number, remove
+from ringfence.limits.cgroups import Mounted, new_name, read_counter, read_number, remove, write_control
 from ringfence.values.limits import Limit, Limits
 
 NEEDED = ("memory", "pids")
@@ -70,7 +70,7 @@ class CgroupV1:
         return read_number(self._groups["memory"] / "memory.max_usage_in_bytes")
 
     def start_command(self) -> None:
-        (self._groups["memory"] / "memory.max_usage_in_bytes").write_text("0")
+        write_control(self._groups["memory"] / "memory.max_usage_in_bytes", b"0")
 
     def close(self) -> None:
         remove(tuple(self._groups.values()))

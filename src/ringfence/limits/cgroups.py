@@ -72,7 +72,7 @@ def new_name() -> str:
 def read_number(path: Path) -> int:
     """A number from a control file, 0 if it cannot be read."""
     try:
-        return int(path.read_bytes().split()[0])
+        return int(_slurp(path).split()[0])
     except (OSError, ValueError, IndexError):
         return 0
 
@@ -80,11 +80,28 @@ def read_number(path: Path) -> int:
 def read_counter(path: Path, key: bytes) -> int:
     """The number after `key` in a control file of `key number` lines."""
     with suppress(OSError, ValueError):
-        for line in path.read_bytes().splitlines():
+        for line in _slurp(path).splitlines():
             name, _, value = line.partition(b" ")
             if name == key:
                 return int(value)
     return 0
+
+
+def _slurp(path: Path) -> bytes:
+    """A control file, read without the detour through a buffered file: it is read for every command."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return os.read(descriptor, 4096)
+    finally:
+        os.close(descriptor)
+
+
+def write_control(path: Path, text: bytes) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_TRUNC | os.O_CLOEXEC)
+    try:
+        os.write(descriptor, text)
+    finally:
+        os.close(descriptor)
 
 
 def remove(directories: tuple[Path, ...]) -> None:

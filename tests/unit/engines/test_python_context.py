@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import json
 import os
 import signal
 import socket
@@ -18,6 +17,7 @@ from typing import Any
 import pytest
 
 import ringfence
+from ringfence.engines.frames import parts, read_shown
 
 DRIVER = Path(ringfence.__file__).parent / "engines/drivers/python_context.py"
 # As the engine's, except that it has to bring the socket to descriptor 9 by itself. It enters the workspace late: from
@@ -34,6 +34,21 @@ exec(compile(text, "<driver>", "exec"), {"__name__": "__main__"})
 """
 PATIENCE_SECONDS = 30
 PNG = b"\x89PNG"
+
+
+def read_body(kind: str, body: bytes) -> Any:
+    """The parts of a body; what is shown is told apart by whether it is text."""
+    found = parts(body)
+    if kind == "error":
+        return {name: data.decode() for name, data in found.items()}
+    shown: dict[str, dict[str, str]] = {"text": {}, "base64": {}}
+    for name, data in found.items():
+        form = read_shown(body, is_value=kind == "result").get(name)
+        if isinstance(form, str):
+            shown["text"][name] = form
+        else:
+            shown["base64"][name] = base64.b64encode(data).decode()
+    return shown
 
 
 @dataclass
@@ -89,7 +104,7 @@ class Context:
             kind, body = self.frame()
             if kind == "done":
                 return Told(int(body), frames, self.log("out"), self.log("err"))
-            frames.append((kind, json.loads(body)))
+            frames.append((kind, read_body(kind, body)))
 
     def frame(self) -> tuple[str, bytes]:
         while b"\n" not in self.buffered:

@@ -123,20 +123,12 @@ def write_all(descriptor: int, data: bytes) -> None:
             rest = rest[write(descriptor, rest) :]
 
 
-JSON_ESCAPES: dict[int, str] = {code: "\\u%04x" % code for code in range(32)}  # noqa: UP031 - formats an int
-JSON_ESCAPES.update({0x22: '\\"', 0x5C: "\\\\", 0x0A: "\\n"})
-
-
-def json_string(text: str) -> str:
-    return '"' + text.translate(JSON_ESCAPES) + '"'
-
-
-def json_object(members: dict[str, str]) -> str:
-    return "{" + ", ".join([json_string(key) + ": " + json_string(value) for key, value in members.items()]) + "}"
+def parts(members: dict[str, bytes]) -> bytes:
+    return b"".join([b"%b %d\n%b" % (encode(name), len(data), data) for name, data in members.items()])
 
 
 def encode(text: str) -> bytes:
-    return text.encode("utf-8", "backslashreplace")  # turns a lone surrogate into what is its escape in JSON, too
+    return text.encode("utf-8", "backslashreplace")
 
 
 # --- late imports -----------------------------------------------------------------------------------------------------
@@ -293,8 +285,7 @@ class Forms:
     """One thing in all its forms, by MIME type."""
 
     def __init__(self) -> None:
-        self.text: dict[str, str] = {}
-        self.base64: dict[str, str] = {}
+        self.data: dict[str, bytes] = {}
 
     def add(self, mime: str, data: Any) -> None:
         if isinstance(data, tuple) and len(data) == 2:
@@ -302,32 +293,27 @@ class Forms:
         if data is None:
             return
         if is_binary(mime):
-            self.base64[mime] = data if isinstance(data, str) else encode_base64(bytes(data))
+            self.data[mime] = stdlib("binascii").a2b_base64(data) if isinstance(data, str) else bytes(data)
         elif isinstance(data, (bytes, bytearray)):
-            self.text[mime] = data.decode("utf-8", "replace")
+            self.data[mime] = bytes(data)
         elif isinstance(data, str):
-            self.text[mime] = data
+            self.data[mime] = encode(data)
         elif mime.endswith("json"):
-            self.text[mime] = stdlib("json").dumps(data, default=str)
+            self.data[mime] = encode(stdlib("json").dumps(data, default=str))
         else:
-            self.text[mime] = str(data)
+            self.data[mime] = encode(str(data))
 
     def frame(self, kind: bytes) -> bytes:
-        body = encode('{"text": ' + json_object(self.text) + ', "base64": ' + json_object(self.base64) + "}")
+        body = parts(self.data)
         if len(body) > MAX_FRAME_BYTES:
-            names = ", ".join([*self.text, *self.base64])
+            names = ", ".join(self.data)
             note = f"(not shown: {names} take {len(body)} bytes, at most {MAX_FRAME_BYTES} can be shown at once)"
-            body = encode('{"text": ' + json_object({"text/plain": note}) + ', "base64": {}}')
+            body = parts({"text/plain": encode(note)})
         return frame(kind, body)
 
 
 def is_binary(mime: str) -> bool:
     return mime == "application/pdf" or (mime.startswith(("image/", "audio/", "video/")) and mime != "image/svg+xml")
-
-
-def encode_base64(data: bytes) -> str:
-    text: bytes = stdlib("binascii").b2a_base64(data, newline=False)
-    return text.decode("ascii")
 
 
 def forms_of(value: Any) -> Forms:
@@ -342,8 +328,8 @@ def forms_of(value: Any) -> Forms:
                 forms.add(
                     "text/plain", f"{plain(value)} could not be drawn: {type(error).__name__}: {plain_str(error)}"
                 )
-    if "text/plain" not in forms.text:
-        forms.text["text/plain"] = plain(value)
+    if "text/plain" not in forms.data:
+        forms.data["text/plain"] = encode(plain(value))
     return forms
 
 
@@ -359,7 +345,7 @@ def add_rich_forms(forms: Forms, value: Any) -> None:
         except Exception:
             pass
     for name, mime in METHODS:
-        if mime in forms.text or mime in forms.base64 or (mime == "image/jpeg" and "image/png" in forms.base64):
+        if mime in forms.data or (mime == "image/jpeg" and "image/png" in forms.data):
             continue
         ask = attribute(value, name)
         if ask is not None:
@@ -949,8 +935,7 @@ def run_code(source: str, name: str, frames: list[bytes]) -> None:
         if value is not None:
             public["_"] = value
             if type(value) in PLAIN and not is_child:
-                body = '{"text": {"text/plain": ' + json_string(plain(value)) + '}, "base64": {}}'
-                frames.append(frame(b"result", encode(body)))
+                frames.append(frame(b"result", parts({"text/plain": encode(plain(value))})))
             elif is_child:
                 display(value)
             else:
@@ -1012,8 +997,9 @@ def report(error: BaseException, frames: list[bytes]) -> int:
     complain(text)
     if len(text) > MAX_TEXT:
         text = "(the beginning is cut)\n" + text[-MAX_TEXT:]
-    body = json_object({"type": type(error).__name__, "value": plain_str(error), "traceback": text})
-    frames.append(frame(b"error", encode(body)))
+    said = (("type", type(error).__name__), ("value", plain_str(error)), ("traceback", text))
+    body = parts({name: encode(each) for name, each in said})
+    frames.append(frame(b"error", body))
     return 130 if isinstance(error, KeyboardInterrupt) else 1
 
 

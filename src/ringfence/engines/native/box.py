@@ -21,6 +21,7 @@ from ringfence.engines.native.classify import Evidence, classify, violations
 from ringfence.engines.native.context import Context
 from ringfence.engines.native.control import Control, Job
 from ringfence.engines.native.interpreter import find_program
+from ringfence.engines.native.last_command import as_last
 from ringfence.engines.native.process import NativeProcess
 from ringfence.engines.native.protocol import Kind, Manner, Reply
 from ringfence.engines.native.standby import (
@@ -275,7 +276,7 @@ class NativeBox:
             return None
         if request.cwd is not None and os.fspath(request.cwd) != self._setting.cwd:
             return None
-        text = os.fsencode(command)
+        text = os.fsencode(as_last(command, self._setting.path))
         if len(text) > COMMAND_MAX:
             return None
         self._shell = None

@@ -6,12 +6,14 @@ would be given: the text is evaluated with the same line numbers, `$0` and optio
 shell itself.
 """
 
+import marshal
 import os
 import socket
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
+from importlib.util import MAGIC_NUMBER
 from pathlib import Path
 
 from ringfence.engines.native.context import Context
@@ -31,7 +33,15 @@ while IFS= read -r -d "" -u 9; do
 { eval "$REPLY"; } </dev/null 9<&-
 REPLY=$?; printf 'done %d\\n%s' "${#REPLY}" "$REPLY" >&9
 done"""
-_BOOTSTRAP = "import os;s=os.pread(8,1<<20,0);os.close(8);exec(compile(s,'<ringfence>','exec'))"
+_BOOTSTRAP = """\
+import os, sys, marshal, _frozen_importlib_external as f
+b = os.pread(8, 1 << 22, 0)
+os.close(8)
+os.chdir(sys.argv.pop(1))
+n = 8 + int.from_bytes(b[4:8], "little")
+c = marshal.loads(b[8:n]) if b[:4] == f.MAGIC_NUMBER else compile(b[n:], "<driver>", "exec", 0, True, 2)
+del b
+exec(c, {"__name__": "__main__"})"""
 _DRIVER = Path(__file__).parent.parent / "drivers" / "python_context.py"
 
 Pipe = Callable[[], tuple[int, int]]
@@ -111,12 +121,13 @@ def start_context(control: Control, setting: Setting, pipe: Pipe, language: str,
         undo.callback(channel.close)
         descriptors = [*ours.given, far.fileno()]
         argv: tuple[str, ...] = (setting.shell, "-c", _SERVE)
+        cwd = setting.cwd
         if language == "python":
-            argv = (setting.python or "python3", "-c", _BOOTSTRAP, *setting.preload)
-            driver = os.open(_DRIVER, os.O_RDONLY | os.O_CLOEXEC)
-            theirs.callback(os.close, driver)
-            descriptors.append(driver)
-        job = control.start(command_words(setting.cwd, argv, setting.env), descriptors, Manner.LONG_LIVED)
+            # Not started in the workspace: from Python 3.13 on, `-c` itself imports modules that could lie there.
+            argv = (setting.python or "python3", "-c", _BOOTSTRAP, setting.cwd, *setting.preload)
+            cwd = "/"
+            descriptors.append(_driver(theirs))
+        job = control.start(command_words(cwd, argv, setting.env), descriptors, Manner.LONG_LIVED)
         undo.pop_all()
         return Context(name, language, job, channel, ours.kept, partial(control.kill, job))
 
@@ -148,3 +159,21 @@ def _ends(pipe: Pipe) -> Iterator[tuple[ExitStack, _Ours, ExitStack]]:
             kept.append(ours)
             given.append(end)
         yield theirs, _Ours((given[0], given[1], given[2]), (kept[0], kept[1])), undo
+
+
+def _driver(undo: ExitStack) -> int:
+    """A memory file with the interpreter's program."""
+    descriptor = os.memfd_create("ringfence-driver", os.MFD_CLOEXEC)
+    undo.callback(os.close, descriptor)
+    with open(descriptor, "wb", closefd=False) as file:
+        file.write(_driver_bytes())
+    return descriptor
+
+
+@cache
+def _driver_bytes() -> bytes:
+    """The program as code for interpreters of our own version, and as text for others: compiling takes each as long as
+    starting, and leaves it twice as large."""
+    text = _DRIVER.read_bytes()
+    code = marshal.dumps(compile(text, "<driver>", "exec", dont_inherit=True, optimize=2))
+    return MAGIC_NUMBER + len(code).to_bytes(4, "little") + code + text
