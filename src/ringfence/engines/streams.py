@@ -81,6 +81,19 @@ class Reader:
         os.set_blocking(descriptor, False)
         self._loop.add_reader(descriptor, self._ready)
 
+    def point(
+        self,
+        capture: Capture,
+        on_output: OnOutput | None,
+        on_overflow: Callable[[], None],
+        on_fault: Callable[[Exception], None],
+    ) -> None:
+        """From now on, what comes goes there: one pipe of an interpreter serves many calls."""
+        self.capture = capture
+        self._on_output = on_output
+        self._on_overflow = on_overflow
+        self._on_fault = on_fault
+
     def _ready(self) -> None:
         self._read_some()
 
@@ -114,8 +127,8 @@ class Reader:
 
         At most what the pipe holds: a command may have handed its end to another box, which goes on writing.
         """
-        if self._descriptor >= 0:
-            for _ in range(fcntl.fcntl(self._descriptor, fcntl.F_GETPIPE_SZ) // _PIECE + 2):
+        if self._read_some():
+            for _ in range(fcntl.fcntl(self._descriptor, fcntl.F_GETPIPE_SZ) // _PIECE + 1):
                 if not self._read_some():
                     return
 

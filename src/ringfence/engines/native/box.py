@@ -373,7 +373,7 @@ class NativeBox:
         code = text.encode("utf-8", "surrogateescape")
         cpu = context.cpu_seconds()
         work = Work(context.job, context)
-        work.listen(context.outputs, request, self._grant.limits.output_bytes, self._stop, self._on_fault)
+        work.listen_to(context, request, self._grant.limits.output_bytes, self._stop, self._on_fault)
         work.cell = context.begin(code, self._grant.limits.output_bytes)
         said = await self._wait_over(work, request)
         reply = said
@@ -425,10 +425,8 @@ class NativeBox:
             reply = context.job.ended.result()
             if reply.kind is Kind.FAILED:
                 return self._spawn_failed(reply, program)
-        said = b""
-        os.set_blocking(context.outputs[1], False)
-        with suppress(OSError):
-            said = os.read(context.outputs[1], 2000)
+        context.readers[1].drain()
+        said = context.readers[1].capture.kept()
         last = said.decode(errors="replace").strip().splitlines()[-1:] or ["it did not start in time"]
         return SpawnFailed(program, last[0], hint="does it run by itself, inside the box?")
 
@@ -536,7 +534,7 @@ class NativeBox:
     def _outcome(self, work: Work, evidence: Evidence, wall_seconds: float, timeout: float, peak: int) -> Result:
         limits = self._grant.limits
         ending = classify(evidence, limits, timeout)
-        out, err = (reader.capture for reader in work.readers)
+        out, err = work.captures
         cell = work.cell
         return Result(
             ending=ending,

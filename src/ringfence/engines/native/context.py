@@ -15,10 +15,13 @@ from dataclasses import dataclass, field
 
 from ringfence.engines.frames import Frames, read_code, read_error, read_shown
 from ringfence.engines.native.control import Job
+from ringfence.engines.streams import Capture, Reader
 from ringfence.errors import Internal
+from ringfence.values.request import Overflow, Stream
 from ringfence.values.rich import CodeError, Rich
 
 _PIECE = 256 * 1024
+_LAST_WORDS = 4096
 _CREDENTIALS = struct.Struct("=iII")
 _TOO_MUCH = Rich((("text/plain", "(what follows is more than the output limit, and is not kept)"),))
 _CPU_CLOCK = 2  # CPUCLOCK_SCHED of all threads: clock_getcpuclockid(3)
@@ -49,7 +52,10 @@ class Context:
         self.name = name
         self.language = language
         self.job = job
-        self.outputs = outputs
+        self.readers = tuple(
+            Reader(descriptor, stream, _nowhere(), None, _nothing, _ignore)
+            for stream, descriptor in zip(Stream, outputs, strict=True)
+        )
         self.calls = 0
         self.pid = 0
         """As our own pid namespace names it, by the kernel's word; 0 if it is not known yet."""
@@ -103,12 +109,18 @@ class Context:
         if self._channel.fileno() >= 0:
             self._loop.remove_reader(self._channel.fileno())
             self._channel.close()
-            for descriptor in self.outputs:
-                os.close(descriptor)
+            for reader in self.readers:
+                reader.close()
         if not self.ready.done():
             self.ready.set_exception(Internal("the interpreter ended before it was ready"))
             self.ready.exception()
         self._settle(None)
+
+    def hush(self) -> None:
+        """The call is over: take what it has said, and let what comes later fall."""
+        for reader in self.readers:
+            reader.drain()
+            reader.point(_nowhere(), None, _nothing, _ignore)
 
     def _send(self, data: bytes) -> None:
         try:
@@ -193,3 +205,16 @@ class Context:
         cell, self.busy = self.busy, None
         if cell is not None and not cell.over.done():
             cell.over.set_result(code)
+
+
+def _nowhere() -> Capture:
+    """Between calls nobody listens; the last that was said is kept, for whoever asks why it did not start."""
+    return Capture(_LAST_WORDS, Overflow.KEEP_ENDS)
+
+
+def _nothing() -> None:
+    """More than is kept: the middle is dropped."""
+
+
+def _ignore(fault: Exception) -> None:
+    """There is no callback that could fail."""

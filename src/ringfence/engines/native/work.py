@@ -1,7 +1,6 @@
 """One piece of work that a box does for a caller: a command from start to end, or one call of an interpreter."""
 
 import asyncio
-import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
@@ -24,6 +23,8 @@ class Work:
     fault: BaseException | None = None
     """What the caller's own callback or stream raised."""
     readers: list[Reader] = field(default_factory=list)
+    captures: list[Capture] = field(default_factory=list)
+    """What was said on each stream."""
 
     @property
     def over(self) -> "asyncio.Future[Reply] | asyncio.Future[int | None]":
@@ -37,21 +38,33 @@ class Work:
         stop: Callable[["Work", Limit], None],
         fail: Callable[["Work", BaseException], None],
     ) -> None:
-        """Read the two streams as they come. Takes the descriptors over; an interpreter's own are left to it."""
+        """Read the two streams as they come. Takes the descriptors over."""
         for stream, descriptor in zip(Stream, outputs, strict=True):
-            self.readers.append(
-                Reader(
-                    descriptor if self.context is None else os.dup(descriptor),
-                    stream,
-                    Capture(limit_bytes, request.overflow),
-                    request.on_output,
-                    on_overflow=partial(stop, self, Limit.OUTPUT),
-                    on_fault=partial(fail, self),
-                )
-            )
+            capture = Capture(limit_bytes, request.overflow)
+            over, fault = partial(stop, self, Limit.OUTPUT), partial(fail, self)
+            self.captures.append(capture)
+            self.readers.append(Reader(descriptor, stream, capture, request.on_output, over, fault))
+
+    def listen_to(
+        self,
+        context: Context,
+        request: Request,
+        limit_bytes: int,
+        stop: Callable[["Work", Limit], None],
+        fail: Callable[["Work", BaseException], None],
+    ) -> None:
+        """The same for an interpreter, whose pipes stay its own."""
+        over, fault = partial(stop, self, Limit.OUTPUT), partial(fail, self)
+        for reader in context.readers:
+            capture = Capture(limit_bytes, request.overflow)
+            self.captures.append(capture)
+            reader.drain()  # what threads of an earlier call have said since
+            reader.point(capture, request.on_output, over, fault)
 
     def hang_up(self) -> None:
         """Take what is still in the pipes, and let them go."""
         for reader in self.readers:
             reader.drain()
             reader.close()
+        if self.context is not None:
+            self.context.hush()
