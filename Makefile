@@ -3,10 +3,10 @@
 PYTHON := .venv/bin/python
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test lint bench lock clean
+.PHONY: help setup run test lint bench alternatives soak lock clean
 
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-6s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: ## make .venv with everything that the other targets need
 	@scripts/setup.sh
@@ -24,9 +24,16 @@ lint: setup ## style, types and layers
 	@.venv/bin/mypy
 	@.venv/bin/lint-imports
 
-bench: setup ## measure what the walls cost
-	@$(PYTHON) -m benchmarks
+bench: setup ## measure what the walls cost; CHART=FILE draws a picture
+	@$(PYTHON) -m benchmarks $(if $(CHART),--chart $(CHART))
+	@$(PYTHON) -m benchmarks.load
 	@$(PYTHON) -m benchmarks.decisions
+
+alternatives: setup ## install what others would use instead, for make bench
+	@scripts/alternatives.sh
+
+soak: setup ## run ten thousand executions with random faults
+	@$(PYTHON) -m tests.soak
 
 lock: ## renew the pinned versions of dependencies (needs uv)
 	@uv lock --upgrade

@@ -1,6 +1,7 @@
-"""What a call costs: a bare process, raw bubblewrap, Ringfence, and what a person would pick instead, if installed.
+"""What a call costs: a bare process, raw bubblewrap, Ringfence with policy and journal on, and what a person would pick
+instead, if it is installed (`make alternatives`).
 
-python -m benchmarks [rounds]
+python -m benchmarks [rounds] [--chart FILE]
 """
 
 import asyncio
@@ -14,10 +15,26 @@ from pathlib import Path
 from rich.console import Console
 
 import ringfence
+from benchmarks import chart
+from benchmarks.alternatives import PASS, PYTHON, TRUE, alternatives
 from benchmarks.rounds import Case, measure, report
+from ringfence import SandboxManager
 
 ROUNDS = 60
-_TRUE = "/bin/true"
+MODULES = ("json", "re", "datetime", "decimal", "fractions", "statistics", "csv", "sqlite3", "random", "textwrap")
+POLICY = """\
+policies:
+  default:
+    risk_level: medium
+    max_execution_time: 60s
+  tools:
+    shell_exec:
+      denied_commands: [sudo, curl]
+    code_run:
+      supported_languages: [python, javascript, bash]
+"""
+_QUIET_SECONDS = 0.05
+"""After the pool is full: what was just started settles, and does not run beside what is measured."""
 
 
 def bwrap() -> str:
@@ -40,64 +57,100 @@ def raw_bwrap(workspace: Path) -> list[str]:
     return [*line, "--bind", str(workspace), str(workspace), "--chdir", str(workspace), "--"]
 
 
-def spawn(name: str, line: list[str], goal: str = "") -> Case:
+def spawn(name: str, line: list[str], group: str = "bare") -> Case:
     async def run() -> None:
         subprocess.run(line, check=True, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, env={"PATH": os.defpath})
 
-    return Case(name, run, goal)
+    return Case(name, run, group=group)
 
 
-def others(workspace: Path) -> list[Case]:
-    """What is installed of the alternatives."""
-    lines = {
-        "sandlock": ["sandlock", "run", "-w", str(workspace), "--", _TRUE],
-        "srt": ["srt", "true"],
-        "codex sandbox": ["codex", "sandbox", "linux", "--", _TRUE],
-        "nsjail": ["nsjail", "-Mo", "-q", "--chroot", "/", "--", _TRUE],
-        "firejail": ["firejail", "--quiet", "--net=none", _TRUE],
-    }
-    found: list[Case] = []
-    for name, line in lines.items():
-        if shutil.which(line[0]) and subprocess.run(line, capture_output=True, check=False).returncode == 0:
-            found.append(spawn(name, line))
-    return found
+class Ours:
+    """Our own cases, through `SandboxManager` with a policy and the journal, as a user has it."""
 
+    def __init__(self, workspace: Path, policy: Path) -> None:
+        self._workspace = workspace
+        self._policy = policy
+        self.manager = SandboxManager(pool_size=2, policy_file=policy, python=PYTHON)
+        self.preloaded = SandboxManager(pool_size=1, policy_file=policy, python=PYTHON, preload=MODULES)
 
-async def main(rounds: int) -> None:
-    console = Console()
-    with tempfile.TemporaryDirectory(prefix="ringfence-bench-") as directory:
-        workspace = Path(directory) / "workspace"
-        workspace.mkdir()
-        os.environ["RINGFENCE_STATE_DIR"] = str(Path(directory) / "state")
+    async def __aenter__(self) -> "Ours":
+        await self.manager.start()
+        await self.preloaded.start()
+        return self
 
-        async def one_shot() -> None:
-            async with ringfence.Sandbox(workspace) as fresh:
+    async def __aexit__(self, *_: object) -> None:
+        await self.manager.cleanup()
+        await self.preloaded.cleanup()
+
+    async def refilled(self) -> None:
+        await self.manager.pool.wait_ready()
+        await self.preloaded.pool.wait_ready()
+        await asyncio.sleep(_QUIET_SECONDS)
+
+    def cases(self, bare_python: Case, bwrap_python: Case) -> list[Case]:
+        async def cold_shell() -> None:
+            async with ringfence.Sandbox(self._workspace, policy=self._policy, role=None) as fresh:
                 (await fresh.shell("true")).check()
 
-        async with ringfence.Sandbox(workspace) as box:
+        async def cold_python() -> None:
+            async with ringfence.Sandbox(self._workspace, policy=self._policy, tool="code_run", python=PYTHON) as fresh:
+                (await fresh.python("pass")).check()
 
-            async def further_exec() -> None:
-                (await box.exec([_TRUE])).check()
+        async def code(text: str, manager: SandboxManager, session: str | None = None) -> None:
+            done = await manager.execute_code("python", text, session_id=session)
+            done.full.check()
 
-            async def further_shell() -> None:
-                (await box.shell("true")).check()
+        async def shell(text: str) -> None:
+            (await self.manager.execute_shell(text)).full.check()
 
-            raw = spawn("raw bwrap, true", [*raw_bwrap(workspace), _TRUE])
-            once = Case("ringfence, one shot: shell 'true'", one_shot)
-            cases = [
-                spawn("subprocess.run, true", [_TRUE]),
-                spawn("subprocess.run, bash -c true", ["/bin/bash", "-c", "true"]),
-                raw,
-                spawn("raw bwrap, bash -c true", [*raw_bwrap(workspace), "/bin/bash", "-c", "true"]),
-                once,
-                Case("open box: exec true", further_exec, "at most 1.50"),
-                Case("open box: shell 'true'", further_shell, "at most 1.50"),
-                *others(workspace),
-            ]
+        imports = f"import {', '.join(MODULES)}"
+        ready = self.refilled
+
+        def ours(name: str, run: object, at_most: float | None = None, of: Case | None = None) -> Case:
+            return Case(name, run, setup=ready, group="ringfence", at_most=at_most, of=of)  # type: ignore[arg-type]
+
+        return [
+            ours("ringfence, cold one shot: shell 'true'", cold_shell),
+            ours("ringfence, cold one shot: python 'pass'", cold_python, 1.3, bwrap_python),
+            ours("ringfence, warm box: shell builtin", lambda: shell("true")),
+            ours("ringfence, warm box: /bin/true", lambda: shell("/bin/true"), 1.5),
+            ours("ringfence, warm box: python 'pass'", lambda: code("pass", self.manager), 0.5),
+            ours("ringfence, warm box: python, a tenth of bare", lambda: code("pass", self.manager), 0.1, bare_python),
+            ours("ringfence, warm box: 10 modules", lambda: code(imports, self.preloaded)),
+            ours("ringfence, open session: python 'pass'", lambda: code("pass", self.manager, "bench")),
+        ]
+
+
+async def main(rounds: int, picture: str | None) -> None:
+    console = Console()
+    with tempfile.TemporaryDirectory(prefix="ringfence-bench-") as directory, alternatives() as (others, missing):
+        workspace = Path(directory) / "workspace"
+        workspace.mkdir()
+        policy = Path(directory) / "policy.yaml"
+        policy.write_text(POLICY)
+        os.environ["RINGFENCE_STATE_DIR"] = str(Path(directory) / "state")
+        os.environ["RINGFENCE_WORKSPACES_DIR"] = str(Path(directory) / "workspaces")
+        true = spawn("subprocess.run: true", list(TRUE))
+        python = spawn("subprocess.run: python -c pass", list(PASS))
+        modules = spawn("subprocess.run: python, import 10 modules", [PYTHON, "-c", f"import {', '.join(MODULES)}"])
+        raw = spawn("raw bwrap: true", [*raw_bwrap(workspace), *TRUE], "bwrap")
+        raw_python = spawn("raw bwrap: python -c pass", [*raw_bwrap(workspace), *PASS], "bwrap")
+        async with Ours(workspace, policy) as ours:
+            cases = [true, python, modules, raw, raw_python, *ours.cases(python, raw_python), *others]
+            for case in cases:
+                case.setup = case.setup or ours.refilled  # nobody is measured while the pool is being filled
             await measure(cases, rounds, console)
-        report(cases, f"{rounds} interleaved rounds, as {'root' if os.geteuid() == 0 else 'an ordinary user'}", console)
-        console.print(f"one shot against raw bwrap: {once.median / raw.median:.2f} (goal: at most 1.60)")
+    report(cases, f"{rounds} interleaved rounds, as {chart.user()}, on a {chart.machine()}", console)
+    for absent in missing:
+        console.print(f"not measured: {absent.name}: {absent.why}", style="dim")
+    if picture is not None:
+        shown = [case for case in cases if not case.name.endswith("a tenth of bare")]
+        chart.draw(chart.rows(shown), picture, rounds=rounds)
+        console.print(f"chart: {picture}")
 
 
 if __name__ == "__main__":
-    asyncio.run(main(int(sys.argv[1]) if len(sys.argv) > 1 else ROUNDS))
+    given = sys.argv[1:]
+    target = given[given.index("--chart") + 1] if "--chart" in given else None
+    numbers = [word for word in given if word.isdigit()]
+    asyncio.run(main(int(numbers[0]) if numbers else ROUNDS, target))

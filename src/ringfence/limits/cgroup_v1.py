@@ -35,6 +35,8 @@ class CgroupV1:
     def __init__(self, parents: dict[str, Path], limits: Limits) -> None:
         child = new_name()
         self._groups = {controller: parent / child for controller, parent in parents.items()}
+        self._peak = self._groups["memory"] / "memory.max_usage_in_bytes"
+        self._kills = self._groups["memory"] / "memory.oom_control"
         try:
             for group in dict.fromkeys(self._groups.values()):
                 group.mkdir()
@@ -64,13 +66,13 @@ class CgroupV1:
         )
 
     def memory_kills(self) -> int:
-        return read_counter(self._groups["memory"] / "memory.oom_control", b"oom_kill")
+        return read_counter(self._kills, b"oom_kill")
 
     def peak_memory_bytes(self) -> int:
-        return read_number(self._groups["memory"] / "memory.max_usage_in_bytes")
+        return read_number(self._peak)
 
     def start_command(self) -> None:
-        write_control(self._groups["memory"] / "memory.max_usage_in_bytes", b"0")
+        write_control(self._peak, b"0")
 
     def close(self) -> None:
         remove(tuple(self._groups.values()))
