@@ -8,15 +8,19 @@ import sys
 from collections.abc import Sequence
 
 from tests.attacks.cases import LATER, Case, load, missing
-from tests.attacks.harness import PATH, Arena, Caller, Outcome, Runner, Verdict, callers
+from tests.attacks.harness import PATH, Arena, Caller, Outcome, Verdict, callers
+from tests.attacks.worker import Way
 
 _UNCONFINED = "unconfined"
+_WAYS = (Way.COLD, Way.WARM, Way.SESSION)
 _WORDS = {Outcome.SAFE: "safe", Outcome.UNSAFE: "UNSAFE", Outcome.VOID: "VOID"}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.attacks", description=__doc__)
     parser.add_argument("--user", choices=[*map(str, Caller), _UNCONFINED], help="as whom (default: all that can be)")
+    parser.add_argument("--way", choices=[*map(str, _WAYS)], help="into which box (default: all)")
+    parser.add_argument("--wall", metavar="NAME", help="behind which wall, such as unshare (default: the best)")
     parser.add_argument("--case", action="append", metavar="ID", help="only this case (may be given again)")
     parser.add_argument("--verbose", action="store_true", help="print every case, and all evidence of the unsafe ones")
     options = parser.parse_args(arguments)
@@ -27,23 +31,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.user == _UNCONFINED:
         return _controls([case for case in cases if case.control == "leak"], options.verbose)
     chosen = [Caller(options.user)] if options.user else callers()
-    return max(_attacks(caller, cases, options.verbose) for caller in chosen)
+    ways = [Way(options.way)] if options.way else _WAYS
+    return max(_attacks(caller, options.wall, ways, cases, options.verbose) for caller in chosen)
 
 
-def _attacks(caller: Caller, cases: Sequence[Case], verbose: bool) -> int:
+def _attacks(caller: Caller, wall: str | None, ways: Sequence[Way], cases: Sequence[Case], verbose: bool) -> int:
     if caller is Caller.ROOT and os.geteuid() != 0:
         sys.exit("only root can play root's part")
-    safe, unexpected = 0, 0
-    with Arena(caller) as arena:
-        for case in cases:
-            if lacking := missing(case, PATH):
-                print(f"{case.id:7} left out: {lacking} is not installed")
-                continue
-            verdict = arena.run(case)
-            safe += verdict.safe
-            unexpected += verdict.safe == (case.id in LATER)
-            _show(verdict, "later" if case.id in LATER and not verdict.safe else _WORDS[verdict.outcome], verbose)
-    print(f"as {caller}: {safe} safe of {len(cases)}", flush=True)
+    unexpected = 0
+    with Arena(caller, wall) as arena:
+        for way in ways:
+            safe, fitting = 0, [case for case in cases if way in case.ways]
+            for case in fitting:
+                if lacking := missing(case, PATH):
+                    print(f"{case.id:7} left out: {lacking} is not installed")
+                    continue
+                verdict = arena.run(case, way)
+                safe += verdict.safe
+                unexpected += verdict.safe == (case.id in LATER)
+                _show(verdict, "later" if case.id in LATER and not verdict.safe else _WORDS[verdict.outcome], verbose)
+            print(f"as {caller}, {way}{f', {wall}' if wall else ''}: {safe} safe of {len(fitting)}", flush=True)
     return int(unexpected > 0)
 
 
@@ -53,7 +60,7 @@ def _controls(cases: Sequence[Case], verbose: bool) -> int:
     leaked = 0
     with Arena(Caller.ROOT) as arena:
         for case in cases:
-            verdict = arena.run(case, Runner.UNCONFINED)
+            verdict = arena.run(case, Way.UNCONFINED)
             leaks = verdict.outcome is Outcome.UNSAFE
             leaked += leaks
             _show(verdict, "leaks" if leaks else "HOLDS" if verdict.safe else "VOID", verbose)

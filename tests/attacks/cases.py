@@ -10,12 +10,20 @@ from functools import cache
 from pathlib import Path
 from shutil import which
 
+from tests.attacks.worker import Way
+
 DATA = Path(__file__).parent / "data"
 
 LATER: Mapping[str, str] = {
     "PRT-07": "a repository made during the run has hooks that no mask at the start can cover; needs the scan after it",
 }
 """Cases that this wall is known to lose, each with its reason. They run, and it is an error if one turns out safe."""
+
+KEPT_IN_SESSION: Mapping[str, str] = {
+    "PER-03": "HOME stays for the next command of a session, start-up files in it included",
+    "PER-05": "the case is about another sandbox",
+}
+"""Cases with a second command that a box which lives on is not meant to hold, with reasons."""
 
 REQUIREMENTS: Mapping[str, tuple[str, ...]] = {
     "fs-read": ("A3", "A4"),
@@ -105,6 +113,12 @@ class Case:
     set_env: Mapping[str, str] | None = None
     snapshot_ps: bool = False
     snapshot_tcp: bool = False
+
+    @property
+    def ways(self) -> tuple[Way, ...]:
+        """How it is run: a case without a second command cannot tell what is kept from one to the next."""
+        has_session = self.command2 is not None and self.id not in KEPT_IN_SESSION
+        return (Way.COLD, Way.WARM, Way.SESSION) if has_session else (Way.COLD, Way.WARM)
 
     @property
     def requirements(self) -> tuple[str, ...]:

@@ -24,7 +24,7 @@ def arena(request: pytest.FixtureRequest) -> Iterator[Arena]:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """`attacks as root: 155 safe of 156 (PRT-07 xfailed)`, and the same for every caller."""
+    """`attacks as root, cold: 155 safe of 156 (PRT-07 xfailed)`, and the same for every caller and way."""
     counts: dict[str, Counter[str]] = {}
     others: dict[str, list[str]] = {}
     for outcome in ("passed", "failed", "error", "skipped", "xfailed"):

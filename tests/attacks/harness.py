@@ -1,6 +1,6 @@
 """Builds the fixture, runs one case against the wall (or, for the controls, against nothing), and judges.
 
-    Arena.up -> [ reset -> guard( worker( ringfence.run ) ) -> check on the host -> Verdict ] per case -> Arena.down
+    Arena.up -> [ reset -> guard( worker( box ) ) -> check on the host -> Verdict ] per case and way -> Arena.down
 
 The fixture is a directory with secrets, a workspace beside them, services on loopback and a process to attack; all of
 it belongs to the caller whose part the case plays. A verdict is safe if the case's own check holds on the
@@ -28,7 +28,7 @@ from typing import Self
 
 from tests.attacks.cases import DATA, Case
 from tests.attacks.guard import Report, Spec
-from tests.attacks.worker import Facts, Job
+from tests.attacks.worker import Facts, Job, Way
 from tests.support import users
 
 HERE = Path(__file__).parent
@@ -49,11 +49,6 @@ class Caller(StrEnum):
 
     ROOT = "root"
     USER = "user"
-
-
-class Runner(StrEnum):
-    WALL = "wall"
-    UNCONFINED = "unconfined"
 
 
 class Outcome(StrEnum):
@@ -88,8 +83,13 @@ def callers() -> tuple[Caller, ...]:
 class Arena:
     """The fixture of one caller, standing."""
 
-    def __init__(self, caller: Caller) -> None:
+    def __init__(self, caller: Caller, wall: str | None = None) -> None:
+        """
+        Args:
+            wall: which one, as RINGFENCE_PROCESS_SANDBOX names it; the machine's best if not given.
+        """
         self.caller = caller
+        self.wall = wall
         self.user = users.me() if caller is Caller.ROOT else users.ordinary()
         # What an agent writes belongs to the workspace's owner afterwards. For root's own workspace that is root, and
         # a check that nothing was written as root could not tell; so root works on somebody else's.
@@ -124,15 +124,15 @@ class Arena:
     def __exit__(self, *exc: object) -> None:
         self._undo.close()
 
-    def run(self, case: Case, runner: Runner = Runner.WALL) -> Verdict:
-        if runner is Runner.UNCONFINED and case.control == "skip":
+    def run(self, case: Case, way: Way = Way.COLD) -> Verdict:
+        if way is Way.UNCONFINED and case.control == "skip":
             raise ValueError(f"{case.id} must never run without a wall")
-        if runner is Runner.UNCONFINED and os.geteuid() != 0:
+        if way is Way.UNCONFINED and os.geteuid() != 0:
             raise PermissionError("commands run without a wall only inside the safety cgroup, which needs root")
         self.reset()
         started = time.monotonic()
-        report, facts = self._execute(case, runner)
-        outcome, why = self._judge(case, runner, report, facts)
+        report, facts = self._execute(case, way)
+        outcome, why = self._judge(case, way, report, facts)
         return Verdict(
             case,
             outcome,
@@ -201,10 +201,10 @@ class Arena:
             undo.callback(stream.close)
         return guard
 
-    def _execute(self, case: Case, runner: Runner) -> tuple[Report, Facts]:
+    def _execute(self, case: Case, way: Way) -> tuple[Report, Facts]:
         out = self.run_dir / "out"
         job = Job(
-            walled=runner is Runner.WALL,
+            way=way,
             workspace=str(self.ws),
             command=self._fill(case.command),
             command2=None if case.command2 is None else self._fill(case.command2),
@@ -225,7 +225,7 @@ class Arena:
         if case.tty:
             shell = [sys.executable, "-I", str(TOOLS / "ttywrap.py"), str(self.run_dir / "tty"), str(hard_seconds)]
             worker = [*shell, *worker]
-        terminal = out if runner is Runner.UNCONFINED else self.run_dir / "terminal"
+        terminal = out if way is Way.UNCONFINED else self.run_dir / "terminal"
         spec = Spec(
             argv=worker,
             uid=self.user.uid,
@@ -288,6 +288,7 @@ class Arena:
             "XDG_CACHE_HOME": str(self.hx / "xdg-cache"),
             "LANG": "C.UTF-8",
             "TERM": "xterm-256color",
+            **({} if self.wall is None else {"RINGFENCE_PROCESS_SANDBOX": self.wall}),
         }
 
     def _fill(self, text: str) -> str:
@@ -304,10 +305,12 @@ class Arena:
             text = text.replace(f"@{name}@", str(value))
         return text
 
-    def _judge(self, case: Case, runner: Runner, report: Report, facts: Facts) -> tuple[Outcome, str]:
-        if why := _void(facts, runner):
+    def _judge(self, case: Case, way: Way, report: Report, facts: Facts) -> tuple[Outcome, str]:
+        if why := _void(facts, way):
             return Outcome.VOID, why
-        if runner is Runner.WALL and (why := _harm(report)):
+        if way is not Way.UNCONFINED and self.wall not in (None, facts.wall):
+            return Outcome.VOID, f"it ran behind {facts.wall}, not behind {self.wall}"
+        if way is not Way.UNCONFINED and (why := _harm(report, facts)):
             return Outcome.UNSAFE, f"{why}; {facts.endings}"
         why = self._failed_check(case, report, facts)
         out = (self.run_dir / "out").read_bytes() if why else b""
@@ -357,18 +360,20 @@ class Arena:
         )
 
 
-def _void(facts: Facts, runner: Runner) -> str:
+def _void(facts: Facts, way: Way) -> str:
     """Why the run shows nothing at all; empty if it may show something."""
     if facts.fault:
         return f"no result: {facts.fault.strip().splitlines()[-1]}\n{facts.fault}"
     if refused := [ending for ending in facts.endings if ending.startswith("Refused")]:
         return f"it did not run, so the wall was not tried: {refused[0]}"
-    if runner is Runner.WALL and not facts.wall:
+    if way is not Way.UNCONFINED and not facts.wall:
         return "the result names no wall"
+    if facts.cold:
+        return "the command did not go to the shell that waited"
     return ""
 
 
-def _harm(report: Report) -> str:
+def _harm(report: Report, facts: Facts) -> str:
     """What no call may do, whatever the case's own check looks at; empty if it did not."""
     if report.overdue:
         return "the call did not return"
@@ -376,6 +381,8 @@ def _harm(report: Report) -> str:
         return "the safety bounds around the box were hit"
     if report.survivors:
         return f"{report.survivors} processes outlived the call"
+    if facts.strays:
+        return f"{facts.strays} processes outlived their command in its box"
     if report.left:
         return f"left behind: {', '.join(report.left)}"
     return ""

@@ -10,7 +10,8 @@ from __future__ import annotations
 import pytest
 
 from tests.attacks.cases import NEEDS_DEVICE, NEEDS_ROOT, Case, load, missing
-from tests.attacks.harness import PATH, Arena, Caller, Outcome, Runner, callers
+from tests.attacks.harness import PATH, Arena, Caller, Outcome, callers
+from tests.attacks.worker import Way
 
 FIXTURE = {"fs-read", "fs-write", "protected-paths", "proc-sys", "network", "signals", "tty", "fd-inheritance", "env"}
 LEAKS = [
@@ -28,7 +29,7 @@ def test_the_attack_succeeds_without_a_wall(arena: Arena, case: Case) -> None:
     if lacking := missing(case, PATH):
         pytest.skip(f"{lacking} is not installed")
 
-    verdict = arena.run(case, Runner.UNCONFINED)
+    verdict = arena.run(case, Way.UNCONFINED)
 
     if verdict.safe and case.id in NEEDS_DEVICE:
         pytest.skip(f"this machine has no {NEEDS_DEVICE[case.id]}")
@@ -39,4 +40,4 @@ def test_the_attack_succeeds_without_a_wall(arena: Arena, case: Case) -> None:
 @pytest.mark.parametrize("case", NEVER, ids=lambda case: case.id)
 def test_a_harmful_case_is_never_run_without_a_wall(arena: Arena, case: Case) -> None:
     with pytest.raises(ValueError, match="never"):
-        arena.run(case, Runner.UNCONFINED)
+        arena.run(case, Way.UNCONFINED)

@@ -1,4 +1,4 @@
-"""No command gets out of its box, whoever starts it; and what must work inside does."""
+"""No command gets out of its box, whoever starts it and however it came in; and what must work inside does."""
 
 from __future__ import annotations
 
@@ -6,30 +6,32 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.attacks.cases import LATER, Case, load, missing
+from tests.attacks.cases import KEPT_IN_SESSION, LATER, Case, load, missing
 from tests.attacks.conftest import PROPERTY
 from tests.attacks.harness import PATH, Arena, Outcome
+from tests.attacks.worker import Way
 
 
-def _parameter(case: Case) -> object:
+def _parameter(case: Case, way: Way) -> object:
     marks = [pytest.mark.req(*case.requirements)]
     if case.id in LATER:
         marks.append(pytest.mark.xfail(raises=AssertionError, reason=LATER[case.id], strict=True))
-    return pytest.param(case, id=case.id, marks=marks)
+    return pytest.param(case, way, id=f"{case.id}-{way}", marks=marks)
 
 
 def test_few_cases_wait_for_a_later_wall() -> None:
     assert len(LATER) <= 10
     assert LATER.keys() <= {case.id for case in load()}
+    assert KEPT_IN_SESSION.keys() <= {case.id for case in load() if case.command2 is not None}
 
 
-@pytest.mark.parametrize("case", [_parameter(case) for case in load()])
-def test_the_wall_holds(arena: Arena, case: Case, record_property: Callable[[str, object], None]) -> None:
-    record_property(PROPERTY, (str(arena.caller), case.id))
+@pytest.mark.parametrize(("case", "way"), [_parameter(case, way) for case in load() for way in case.ways])
+def test_the_wall_holds(arena: Arena, case: Case, way: Way, record_property: Callable[[str, object], None]) -> None:
+    record_property(PROPERTY, (f"{arena.caller}, {way}", case.id))
     if lacking := missing(case, PATH):
         pytest.skip(f"{lacking} is not installed")
 
-    verdict = arena.run(case)
+    verdict = arena.run(case, way)
 
     if verdict.outcome is Outcome.VOID:  # no AssertionError: this is never what is expected of a later case
         pytest.fail(f"{case.id} ({case.title}) showed nothing: {verdict.why}")

@@ -1,12 +1,15 @@
 """Is the caller of one case: a process with secrets in its environment, descriptors and keyring that runs the command.
 
-A process per case, forked by the guard (whose imports it shares) or run as `python worker.py JOB SAYS HEARS`: JOB is a
-JSON file that holds a `Job`; on the descriptor SAYS the guard is told our process id and then each return of a command,
-and on HEARS it lets us go on.
+The command goes to `ringfence.run`, or to a shell that waits in a box which was made ahead of time (`Way`). A process
+per case, forked by the guard (whose imports it shares) or run as `python worker.py JOB SAYS HEARS`: JOB is a JSON file
+that holds a `Job`; on the descriptor SAYS the guard is told our process id and then each return of a command, and on
+HEARS it lets us go on.
 """
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import ctypes
 import json
 import os
@@ -15,9 +18,14 @@ import subprocess
 import sys
 import time
 import traceback
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
+from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import ringfence
 
 _MIB = 1024 * 1024
 
@@ -27,9 +35,27 @@ _KEYCTL_JOIN_SESSION_KEYRING = 1
 _KEY_SPEC_SESSION_KEYRING = -3
 
 
+_WAIT_SECONDS = 10.0
+"""How long a shell may take until it waits for its command, and what a command left may take to vanish from its box."""
+_LOOK_SECONDS = 0.01
+
+
+class Way(StrEnum):
+    """How a command comes into its box."""
+
+    COLD = "cold"
+    """`ringfence.run`: a box for each command."""
+    WARM = "warm"
+    """To the shell that waits in a box, beside an interpreter that waits; a second command in a box of its own."""
+    SESSION = "session"
+    """The same, but a second command in the box of the first."""
+    UNCONFINED = "unconfined"
+    """In no box at all, for the controls."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    walled: bool
+    way: Way
     workspace: str
     command: str
     command2: str | None
@@ -60,6 +86,10 @@ class Facts:
     wall: str = ""
     fault: str = ""
     """Why there is no result, in the words of the error."""
+    cold: bool = False
+    """Whether a command that was meant for a waiting shell did not go to it."""
+    strays: int = 0
+    """Processes that the command left in a box that lives on, beside those that wait in it."""
 
 
 class Worker:
@@ -76,31 +106,37 @@ class Worker:
             _leave_open(self.job.secret_file)
         if self.job.key is not None:
             _put_into_keyring(self.job.key)
-        execute = self._walled if self.job.walled else self._unconfined
         try:
-            execute(self.job.command, self.job.out, self.job.err)
-            if self.job.command2 is not None:
-                execute(self.job.command2, self.job.out2, os.devnull)
+            match self.job.way:
+                case Way.COLD:
+                    self._both(self._walled)
+                case Way.UNCONFINED:
+                    self._both(self._unconfined)
+                case Way.WARM | Way.SESSION:
+                    asyncio.run(self._warm())
         except Exception:  # the outermost edge: whatever went wrong belongs into the report
             self.facts.fault = traceback.format_exc()
         Path(self.job.facts).write_text(json.dumps(asdict(self.facts)))
+
+    def _both(self, execute: Callable[[str, str, str], None]) -> None:
+        execute(self.job.command, self.job.out, self.job.err)
+        if self.job.command2 is not None:
+            execute(self.job.command2, self.job.out2, os.devnull)
 
     def _tell(self, what: str) -> None:
         os.write(self._says, what.encode())
         os.read(self._hears, 1)
 
-    def _returned(self, started: float, exit_code: int, ending: str) -> None:
+    def _ended(self, started: float, exit_code: int, ending: str) -> None:
         if not self.facts.endings:
             self.facts.duration_ms = int((time.monotonic() - started) * 1000)
             self.facts.exit_code = exit_code
         self.facts.endings.append(ending)
-        self._tell("returned")
 
     def _walled(self, command: str, out: str, err: str) -> None:
         import ringfence  # not at the top: the controls show what happens without it
 
         job = self.job
-        limits = None if job.limits is None else ringfence.Limits(**_limits(job.limits), wall_seconds=job.timeout)
         started = time.monotonic()
         result = ringfence.run(
             command,
@@ -108,13 +144,53 @@ class Worker:
             env=job.env,
             stdin=None if job.stdin is None else job.stdin.encode(),
             timeout=job.timeout,
-            limits=limits,
+            limits=self._limits(),
         )
-        self._returned(started, result.exit_code, f"{type(result.ending).__name__}: {result.ending}")
+        self._note(result, started, out, err)
+        self._tell("returned")
+
+    async def _warm(self) -> None:
+        """Both commands, each with the shell that waits; the guard counts what is left when the boxes are closed."""
+        job = self.job
+        async with self._sandbox() as box:
+            await self._hand_over(box, job.command, job.out, job.err)
+            if job.command2 is not None and job.way is Way.SESSION:
+                await self._hand_over(box, job.command2, job.out2, os.devnull)
+        self._tell("returned")
+        if job.command2 is not None and job.way is Way.WARM:
+            async with self._sandbox() as box:
+                await self._hand_over(box, job.command2, job.out2, os.devnull)
+
+    def _sandbox(self) -> ringfence.Sandbox:
+        import ringfence
+
+        # Variables go to the box and not to the command: a shell that waits has none but those.
+        return ringfence.Sandbox(self.job.workspace, env=self.job.env, limits=self._limits())
+
+    async def _hand_over(self, box: ringfence.Sandbox, command: str, out: str, err: str) -> None:
+        await box.warm()
+        native: Any = await box.lend()
+        waiting = native._shell  # there is no public way to tell whether a command went to it
+        before = await _wait_asleep()
+        started = time.monotonic()
+        result = await box.shell(command, timeout=self.job.timeout)
+        self._note(result, started, out, err)
+        self.facts.cold |= waiting is None or not waiting.job.ended.done()
+        self.facts.strays += await _strays(before, native)
+
+    def _note(self, result: ringfence.Result, started: float, out: str, err: str) -> None:
+        self._ended(started, result.exit_code, f"{type(result.ending).__name__}: {result.ending}")
         self.facts.wall = result.wall.name if result.wall is not None else ""
         Path(err).write_bytes(result.stderr_bytes)
         with open(out, "ab") as file:
             file.write(result.stdout_bytes)
+
+    def _limits(self) -> ringfence.Limits | None:
+        import ringfence
+
+        if self.job.limits is None:
+            return None
+        return ringfence.Limits(**_limits(self.job.limits), wall_seconds=self.job.timeout)
 
     def _unconfined(self, command: str, out: str, err: str) -> None:
         job = self.job
@@ -136,7 +212,43 @@ class Worker:
                 shell.kill()  # as a careless caller does: only the process that it started
                 shell.wait()
                 ending = "timed out"
-        self._returned(started, shell.returncode, ending)
+        self._ended(started, shell.returncode, ending)
+        self._tell("returned")
+
+
+def _below_us() -> dict[int, str]:
+    """The states of all processes below this one, by the kernel's parent links."""
+    states: dict[int, str] = {}
+    waiting = [os.getpid()]
+    while waiting:
+        with contextlib.suppress(OSError):
+            for children in Path(f"/proc/{waiting.pop()}/task").glob("*/children"):  # each thread has its own
+                for pid in map(int, children.read_text().split()):
+                    waiting.append(pid)
+                    states[pid] = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    return states
+
+
+async def _wait_asleep() -> set[int]:
+    """Wait until all that was started ahead of time sleeps, as what waits does; returns its processes."""
+    deadline, quiet = time.monotonic() + _WAIT_SECONDS, 0
+    while quiet < 3:
+        states = _below_us()
+        quiet = quiet + 1 if set(states.values()) <= {"S"} else 0
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"what is to wait does not: {states}")
+        await asyncio.sleep(_LOOK_SECONDS)
+    return set(states)
+
+
+async def _strays(before: set[int], box: Any) -> int:
+    """How many processes the command left in the box; the next shell that waits does not count."""
+    if not box.alive:
+        return 0
+    while box._preparing is not None:
+        await asyncio.sleep(_LOOK_SECONDS)
+    expected = 1 if box._shell is not None and box._shell.alive else 0
+    return max(0, len(_below_us().keys() - before) - expected)
 
 
 def _limits(of_case: dict[str, int]) -> dict[str, Any]:
@@ -182,7 +294,8 @@ def _put_into_keyring(key: str) -> None:
 
 
 def main(job: str, says: int, hears: int) -> None:
-    Worker(Job(**json.loads(Path(job).read_text())), says, hears).run()
+    words = json.loads(Path(job).read_text())
+    Worker(Job(**{**words, "way": Way(words["way"])}), says, hears).run()
 
 
 if __name__ == "__main__":
