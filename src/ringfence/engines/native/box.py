@@ -54,6 +54,8 @@ _START_SECONDS = 20.0
 """How long an interpreter may take to start."""
 _PAUSE_SECONDS = 0.002
 """How long after a command the next shell is started ahead of time: a box that is closed at once never starts it."""
+_BETWEEN_SECONDS = 1.0
+"""How often an interpreter is looked at that runs nothing for us: its threads may."""
 _LONG_COMMAND = 100_000
 """The kernel takes at most 128 KiB for one argument; longer commands are read by the shell from a descriptor."""
 _SCRIPT = ". /dev/fd/9"
@@ -88,6 +90,7 @@ class NativeBox:
         self._contexts: dict[tuple[str, str], Context] = {}
         self._processes: dict[int, NativeProcess] = {}
         self._preparing: asyncio.TimerHandle | None = None
+        self._between: asyncio.TimerHandle | None = None
         self._closed = False
         self._gone: asyncio.Future[None] = self._loop.create_future()
 
@@ -145,8 +148,9 @@ class NativeBox:
             raise asyncio.CancelledError
 
     def _let_go(self) -> None:
-        if self._preparing is not None:
-            self._preparing.cancel()
+        for timer in (self._preparing, self._between):
+            if timer is not None:
+                timer.cancel()
         if self._shell is not None:
             self._shell.close()
         self._control.close()
@@ -371,6 +375,8 @@ class NativeBox:
         begin = time.monotonic()
         context = await self._context(language, name)
         code = text.encode("utf-8", "surrogateescape")
+        if self._between is None:
+            self._between = self._loop.call_later(_BETWEEN_SECONDS, self._look_between)
         cpu = context.cpu_seconds()
         work = Work(context.job, context)
         work.listen_to(context, request, self._grant.limits.output_bytes, self._stop, self._on_fault)
@@ -418,6 +424,15 @@ class NativeBox:
             self._drop(context)
             raise why from fault
         return context
+
+    def _look_between(self) -> None:
+        """While no call runs, nobody else looks at the memory that threads of an interpreter take."""
+        self._between = self._loop.call_later(_BETWEEN_SECONDS, self._look_between)
+        if self._turn.locked() or Limit.MEMORY in self._holder.enforces:
+            return
+        if self._holder.read(self._control.first_pid).memory_bytes > self._grant.limits.memory_bytes:
+            for context in tuple(self._contexts.values()):
+                self._drop(context)
 
     def _why_not_started(self, context: Context) -> SpawnFailed:
         program = self._setting.python or "python3" if context.language == "python" else self._setting.shell
