@@ -9,6 +9,9 @@ A link that lies in a workspace, or leads through one, may be the agent's: it is
 show whatever it points to. The base interpreter of a virtual environment is named by a file that the agent may have
 written. It is believed only if what it names is a Python installation.
 
+A long PATH takes longer to search than a box to build, so what was found is believed for some seconds, by every box
+whose workspaces lie off the way.
+
 What this does not protect against: a secret that somebody keeps inside a tool's own directory, unless the blacklist
 names it.
 """
@@ -16,6 +19,7 @@ names it.
 import os
 import re
 import stat
+import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
@@ -59,6 +63,7 @@ _PROGRAMS = frozenset({"bin", "sbin", "Scripts"})
 """Names of directories that hold programs and nothing else."""
 _LINKS_MAX = 2000
 _DEPTH_MAX = 40  # links in a row, as the kernel has it
+_BELIEVED_SECONDS = 5.0
 _PYTHON = re.compile(r"python3?(\.\d+)?")
 
 
@@ -79,18 +84,54 @@ def find_tools(
         visible: directories that the box sees anyway.
         denied: the rule that hides a path, if there is one.
     """
-    workspaces = tuple(workspaces)
-    search = _Search(home, tuple(visible), workspaces, denied)
-    kept: list[str] = []
-    for entry in path.split(":"):
-        if os.path.isabs(entry) and os.path.isdir(entry):
-            search.add_directory(os.path.normpath(entry))
-            if search.sees(entry) or any(_below(entry, workspace) for workspace in workspaces):
-                kept.append(entry)
+    workspaces, visible = tuple(workspaces), tuple(visible)
+    key = (path, home, visible, denied)
+    found = _believed(key)
+    if found is None or any(_below(step, workspace) for workspace in workspaces for step in found.steps):
+        found = _search_path(path, home, visible, workspaces, denied)
+        if not any(_below(step, workspace) for workspace in workspaces for step in found.steps):
+            _beliefs[key] = (time.monotonic(), found)
+    search = _Search(home, visible, workspaces, denied)
+    search.roots = list(found.roots)
+    kept = list(found.kept)
     for workspace in workspaces:
         for name in (".venv", "venv", "env", ".env"):
             search.add_environment(os.path.join(workspace, name))
     return Tools(":".join(dict.fromkeys(kept)) or "/usr/local/bin:/usr/bin:/bin", tuple(search.roots))
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    roots: tuple[str, ...]
+    kept: tuple[str, ...]
+    """Entries of PATH that can be seen inside."""
+    steps: frozenset[str]
+    """Every name on the way to what was found: where none lies in a workspace, no workspace had a say."""
+
+
+_Key = tuple[str, str, tuple[str, ...], Callable[[str], str | None]]
+_beliefs: dict[_Key, tuple[float, _Found]] = {}
+
+
+def _believed(key: _Key) -> _Found | None:
+    now = time.monotonic()
+    for old in [other for other, (since, _) in _beliefs.items() if now - since > _BELIEVED_SECONDS]:
+        del _beliefs[old]
+    return _beliefs[key][1] if key in _beliefs else None
+
+
+def _search_path(
+    path: str, home: str, visible: tuple[str, ...], workspaces: tuple[str, ...], denied: Callable[[str], str | None]
+) -> _Found:
+    search = _Search(home, visible, workspaces, denied)
+    kept: list[str] = []
+    for entry in path.split(":"):
+        if os.path.isabs(entry) and os.path.isdir(entry):
+            search.steps.add(entry)
+            search.add_directory(os.path.normpath(entry))
+            if search.sees(entry) or any(_below(entry, workspace) for workspace in workspaces):
+                kept.append(entry)
+    return _Found(tuple(search.roots), tuple(kept), frozenset(search.steps))
 
 
 def _below(path: str, directory: str) -> bool:
@@ -107,6 +148,7 @@ class _Search:
         self._workspaces = workspaces
         self._denied = denied
         self.roots: list[str] = []
+        self.steps: set[str] = set()
 
     def sees(self, path: str) -> bool:
         return any(_below(path, known) for known in (*self._visible, *self.roots))
@@ -114,14 +156,14 @@ class _Search:
     def add_directory(self, directory: str) -> None:
         """A directory on PATH: its root, what its links lead to, and the base of its virtual environment."""
         self.add_environment(os.path.dirname(directory))
-        real = _resolve(directory, self._workspaces)
+        real = _resolve(directory, self._workspaces, self.steps)
         if real is None or any(_below(real, known) for known in self._visible):
             return
         self._add(self._root_of(directory))
         if real != directory:
             self._add(self._root_of(real))
         for link in _links(real):
-            target = _resolve(link, self._workspaces)
+            target = _resolve(link, self._workspaces, self.steps)
             if target is not None and os.path.isfile(target) and os.access(target, os.X_OK):
                 self._add(self._root_of_program(target))
         relative = os.path.relpath(directory, self._home)
@@ -130,6 +172,8 @@ class _Search:
 
     def add_environment(self, prefix: str) -> None:
         base = _base_of(prefix)
+        if base is not None:
+            self.steps.add(base)
         if base is not None and not any(_below(base, workspace) for workspace in self._workspaces):
             self._add(base)
 
@@ -168,12 +212,13 @@ class _Search:
         return {"" if path == home else os.path.relpath(path, home) for home in self._homes}
 
 
-def _resolve(path: str, workspaces: tuple[str, ...]) -> str | None:
-    """Where a path leads; None if it lies in a workspace or leads through one, or nowhere."""
+def _resolve(path: str, workspaces: tuple[str, ...], steps: set[str]) -> str | None:
+    """Where a path leads; None if it lies in a workspace or leads through one, or nowhere. Notes every step."""
     done, todo, links = "/", [part for part in reversed(path.split("/")) if part], 0
     while todo:
         part = todo.pop()
         done = os.path.normpath(os.path.join(done, part))
+        steps.add(done)
         if any(_below(done, workspace) for workspace in workspaces):
             return None
         try:
