@@ -79,7 +79,16 @@ class Descriptors:
     options: int
     seccomp: int
     helper: int
+    """Our helper: a program, or the text of one."""
     control: int
+    interpreter: tuple[str, ...] = ()
+    """Where the helper is a text: what runs it, when the text's descriptor follows."""
+
+    @property
+    def init_argv(self) -> tuple[str, ...]:
+        """How PID 1 is started from within the wall."""
+        start = (*self.interpreter, str(self.helper)) if self.interpreter else (f"/proc/self/fd/{self.helper}",)
+        return (*start, "init", str(self.control))
 
 
 @dataclass(frozen=True, slots=True)

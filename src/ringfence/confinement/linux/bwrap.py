@@ -50,8 +50,7 @@ class Bubblewrap:
         plan.step("seal")
         if stand_in is not None:
             plan.step("become", str(stand_in.uid), str(stand_in.gid))
-        plan.step("exec", program, "--args", str(descriptors.options), "--")
-        plan.step(f"/proc/self/fd/{descriptors.helper}", "init", str(descriptors.control))
+        plan.step("exec", program, "--args", str(descriptors.options), "--", *descriptors.init_argv)
         return Launch(
             plan=plan.words(),
             options=_options(view, descriptors),

@@ -48,7 +48,7 @@ class LandlockOnly:
             )
         profile = seccomp.Profile(unix_sockets=False, inet_sockets=False, system_v_ipc=False)
         return Launch(
-            plan=("exec", f"/proc/self/fd/{descriptors.helper}", "init", str(descriptors.control)),
+            plan=("exec", *descriptors.init_argv),
             options=(),
             configure=("reaper", *_rules(view), "filter"),
             seccomp=seccomp.assemble(profile),

@@ -28,7 +28,7 @@ class Unshare:
         plan.step("seal")
         uid, gid = (os.getuid(), os.getgid()) if stand_in is None else (stand_in.uid, stand_in.gid)
         plan.step("enter", *map(str, (uid, gid, view.uid, view.gid)))
-        plan.step("exec", f"/proc/self/fd/{descriptors.helper}", "init", str(descriptors.control))
+        plan.step("exec", *descriptors.init_argv)
         return Launch(
             plan=plan.words(),
             options=(),

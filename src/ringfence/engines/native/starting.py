@@ -6,9 +6,9 @@ import subprocess
 from collections.abc import Iterable
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
-from functools import cache
 
 from ringfence.confinement.base import Confiner, Descriptors, Launch, Prepared, StandIn
+from ringfence.engines.native import helper as helpers
 from ringfence.errors import InitializationFailed
 from ringfence.limits import rlimits
 from ringfence.limits.base import Holder
@@ -41,20 +41,13 @@ class Started:
         self.lifeline = self.complaints = self.seccomp = -1
 
 
-@cache
 def helper() -> str:
-    """The path of our native helper.
+    """Where our helper lies.
 
     Raises:
-        InitializationFailed: it was not built.
+        InitializationFailed, InvalidConfig: one is asked for that there is not.
     """
-    path = os.path.realpath(os.path.join(os.path.dirname(__file__), "..", "..", "_native", "ringfence-box"))
-    if not os.access(path, os.X_OK):
-        raise InitializationFailed(
-            f"the native helper is missing ({path})",
-            hint="install Ringfence where a C compiler is at hand: pip install --force-reinstall ringfence",
-        )
-    return path
+    return helpers.path()
 
 
 def start(confiner: Confiner, prepared: Prepared, holder: Holder, limits: Limits, stand_in: StandIn | None) -> Started:
@@ -77,10 +70,12 @@ def start(confiner: Confiner, prepared: Prepared, holder: Holder, limits: Limits
         for descriptor in (lifeline, complaints):
             keep.callback(os.close, descriptor)
         undo.push(keep)
-        program = os.open(helper(), os.O_RDONLY | os.O_CLOEXEC)
+        chosen = helpers.choose(prepared.view, dict(prepared.env).get("PATH", ""))
+        program = chosen.open()
         undo.callback(os.close, program)
         options, seccomp, plan = (_memory_file(undo, name) for name in ("options", "seccomp", "plan"))
-        launch = confiner.wrap(prepared.view, Descriptors(options, seccomp, program, theirs.fileno()), stand_in)
+        descriptors = Descriptors(options, seccomp, program, theirs.fileno(), chosen.interpreter)
+        launch = confiner.wrap(prepared.view, descriptors, stand_in)
         _fill(options, _words(launch.options))
         _fill(seccomp, launch.seccomp)
         _fill(plan, _words(_plan(launch, prepared, holder, lifeline_end)))
@@ -88,7 +83,7 @@ def start(confiner: Confiner, prepared: Prepared, holder: Holder, limits: Limits
         passed += [shared.lock for shared in prepared.shared]
         try:
             launcher = subprocess.Popen(
-                [helper(), "launch", str(plan), str(os.getpid())],
+                [*chosen.argv(program), "launch", str(plan), str(os.getpid())],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=complaints_end,
@@ -97,7 +92,7 @@ def start(confiner: Confiner, prepared: Prepared, holder: Holder, limits: Limits
                 pass_fds=passed,
             )
         except OSError as fault:
-            raise InitializationFailed(f"cannot start the native helper: {fault.strerror}") from fault
+            raise InitializationFailed(f"cannot start our helper: {fault.strerror}") from fault
         keep.pop_all()
         kept_filter = os.dup(seccomp) if launch.filter_by_helper else -1
         return Started(
