@@ -24,9 +24,8 @@ _MODULES = ("words", "kernel", "launch", "init")
 _TEXT_MAX = 1 << 20
 # Neither site nor variables nor the working directory; nothing written. The text is read without moving its offset.
 _RUN = ("-ISB", "-c", f"import os,sys;exec(os.pread(int(sys.argv.pop(1)),{_TEXT_MAX},0))")
-_PROBE = "import sys,ctypes,errno,fcntl,select,stat,struct,_signal,_socket;sys.exit(sys.version_info<(3,9))"
+_PROBE = "import sys,ctypes,errno,fcntl,resource,select,stat,struct,_signal,_socket;sys.exit(sys.version_info<(3,9))"
 _SYSTEM_PATH = "/usr/local/bin:/usr/bin:/bin"
-_SEALED = fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +41,8 @@ class Helper:
         descriptor = os.memfd_create("ringfence-box", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
         with open(descriptor, "wb", closefd=False) as file:
             file.write(_text())
-        fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, _SEALED)
+        sealed = fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE
+        fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, sealed)
         return descriptor
 
     def argv(self, descriptor: int) -> tuple[str, ...]:

@@ -4,8 +4,7 @@ Two things are done otherwise. A program is started by fork, and the copy says b
 closes when it has become the program. And signals are first put back to what they were before the interpreter started:
 the kernel shields PID 1 from its own processes only where it has no handler.
 
-All modules are imported before the descriptor that the text came from is closed, and none after: the only directories
-that an import could look at are the interpreter's own.
+All modules are imported before the first command runs, and none after: `main` has cleared the path.
 """
 
 from __future__ import annotations
@@ -13,6 +12,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import resource  # os.wait4 would import it later
 import select
 import struct
 import time
@@ -62,7 +62,6 @@ from .words import (
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    import resource
     import signal
     import socket
     from collections.abc import Callable
@@ -309,8 +308,10 @@ class _First:
             except OSError as fault:
                 problem = fault.errno or problem
             finally:
-                os.write(tell, _INT.pack(problem))
-                os._exit(127)
+                try:
+                    os.write(tell, _INT.pack(problem))
+                finally:
+                    os._exit(127)  # whatever happened, there is one PID 1 only
         os.close(tell)
         answer = os.read(told, _INT.size)
         os.close(told)
@@ -407,8 +408,8 @@ class _First:
         os.umask(words.number())
 
     def set_rlimit(self, words: Words, descriptors: list[int]) -> None:
-        resource, value = words.number(), words.number()
-        set_limit(resource, min(value, hard_limit(resource)))  # never raise what the host set
+        which, value = words.number(), words.number()
+        set_limit(which, min(value, hard_limit(which)))  # never raise what the host set
 
     def set_cpu(self, words: Words, descriptors: list[int]) -> None:
         self._cpu_seconds = min(words.number(), hard_limit(RLIMIT_CPU))

@@ -32,7 +32,9 @@ def main(sources: dict[str, str]) -> None:
             os.write(1, b"%d\n" % shared[0]["PROTOCOL_VERSION"])
             code = 0
         else:
-            _load(program, sources[program])[program](*map(int, numbers))
+            run = _load(program, sources[program])[program]
+            sys.path.clear()  # from here on no file may become our code, whoever wrote it
+            run(*map(int, numbers))
     except BaseException as fault:  # an interpreter's own way to end would say more, and with another exit code
         os.write(2, f"ringfence-box: {type(fault).__name__}: {fault}\n".encode(errors="replace"))
     os._exit(code)
