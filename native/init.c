@@ -48,6 +48,9 @@
 #endif
 #define RULE_PATH_BENEATH 1
 #define MODE_FILTER 2
+#define SET_MODE_FILTER 1
+#define NEW_LISTENER 8u
+#define WAIT_KILLABLE_RECV 32u
 #define FILTER_MAX 4096 /* instructions that the kernel takes */
 #define EXTRA_FD 9                  /* where a command finds a fourth descriptor; a fifth is at the number below */
 #define FDS_MAX 6                   /* five, and a long body */
@@ -89,15 +92,31 @@ static void send_numbers(uint32_t kind, uint32_t id, const uint64_t *n, size_t c
         if (errno != EINTR) _exit(0); /* nobody listens any more */
 }
 
-/* Only the wall without bubblewrap leaves the filter to us. */
-static void apply_filter(int fd) {
+static struct program read_program(int fd) {
     struct words bytes = slurp(fd);
     size_t size = (size_t)(bytes.end - bytes.at);
     if (size % sizeof(struct instruction) || size / sizeof(struct instruction) > FILTER_MAX) die_because("no filter has that size");
-    struct program program = {(unsigned short)((size_t)(bytes.end - bytes.at) / sizeof(struct instruction)), (void *)bytes.at};
+    return (struct program){(unsigned short)(size / sizeof(struct instruction)), (void *)bytes.at};
+}
+
+/* Only the wall without bubblewrap leaves the filter to us. */
+static void apply_filter(int fd) {
+    struct program program = read_program(fd);
     if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)) die("no_new_privs");
     if (prctl(PR_SET_SECCOMP, MODE_FILTER, &program)) die("seccomp");
-    free(bytes.at);
+    free(program.instructions);
+}
+
+/* A filter that stops some calls until somebody outside has looked at them; returns where they are looked at. */
+static int apply_notification(int fd) {
+    struct program program = read_program(fd);
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)) die("no_new_privs");
+    /* A call that is being looked at is interrupted by fatal signals only, or it might be looked at twice; since Linux 5.19. */
+    long listener = syscall(SYS_seccomp, SET_MODE_FILTER, NEW_LISTENER | WAIT_KILLABLE_RECV, &program);
+    if (listener < 0 && errno == EINVAL) listener = syscall(SYS_seccomp, SET_MODE_FILTER, NEW_LISTENER, &program);
+    if (listener < 0) die("seccomp notification");
+    free(program.instructions);
+    return (int)listener;
 }
 
 static void add_rule(int rules, uint64_t access, const char *path) {
@@ -116,9 +135,9 @@ static void set_limit(int resource, rlim_t value) {
 }
 
 /* Words: umask N | rlimit RESOURCE VALUE | cpu SECONDS | landlock SIZE FS NET SCOPED | beneath ACCESS PATH | restrict |
- * apart ACCESS | reaper | filter */
-static void configure(struct words w, const int *fds, int count_fds) {
-    int rules = -1;
+ * apart ACCESS | reaper | filter | notify; the last two take a descriptor each, in their order. Returns the listener of `notify`. */
+static int configure(struct words w, const int *fds, int count_fds) {
+    int rules = -1, used = 0, listener = -1;
     while (more(&w)) {
         const char *verb = word(&w);
         if (!strcmp(verb, "umask")) {
@@ -151,14 +170,18 @@ static void configure(struct words w, const int *fds, int count_fds) {
             if (domain < 0) die("landlock");
             add_rule(domain, r.fs, "/");
         } else if (!strcmp(verb, "filter")) {
-            if (!count_fds) die_because("no filter came with the configuration");
-            apply_filter(fds[0]);
+            if (used >= count_fds) die_because("no filter came with the configuration");
+            apply_filter(fds[used++]);
+        } else if (!strcmp(verb, "notify")) {
+            if (used >= count_fds) die_because("no filter came with the configuration");
+            listener = apply_notification(fds[used++]);
         } else if (!strcmp(verb, "reaper")) {
             if (prctl(PR_SET_CHILD_SUBREAPER, 1)) die("subreaper");
         } else {
             die_because("a configuration holds an unknown verb");
         }
     }
+    return listener;
 }
 
 static struct job {
@@ -305,14 +328,14 @@ static int open_terminal(int *master) {
     return open(name, O_RDWR | O_NOCTTY | O_CLOEXEC);
 }
 
-static void send_terminal(uint32_t id, int master) {
-    struct header h = {PROTOCOL_VERSION, TERMINAL, id, 0};
+static void send_descriptor(uint32_t kind, uint32_t id, int fd) {
+    struct header h = {PROTOCOL_VERSION, kind, id, 0};
     char space[CMSG_SPACE(sizeof(int))] = {0};
     struct iovec io = {&h, sizeof h};
     struct msghdr m = {.msg_iov = &io, .msg_iovlen = 1, .msg_control = space, .msg_controllen = sizeof space};
     struct cmsghdr *c = CMSG_FIRSTHDR(&m);
     c->cmsg_level = SOL_SOCKET, c->cmsg_type = SCM_RIGHTS, c->cmsg_len = CMSG_LEN(sizeof(int));
-    memcpy(CMSG_DATA(c), &master, sizeof master);
+    memcpy(CMSG_DATA(c), &fd, sizeof fd);
     while (sendmsg(control, &m, MSG_NOSIGNAL) < 0)
         if (errno != EINTR) _exit(0);
 }
@@ -378,7 +401,7 @@ static void spawn(uint32_t id, struct words w, int *fds, int count_fds) {
         failed(id, failure);
     } else {
         *j = (struct job){.first = pid, .id = id};
-        if (master >= 0) send_terminal(id, master);
+        if (master >= 0) send_descriptor(TERMINAL, id, master);
     }
     if (master >= 0) close(master);
 }
@@ -418,14 +441,16 @@ static int serve(void) {
     case CONFIGURE: {
         if (configured || w.at == w.end) die_because("a configuration is empty, or not the first");
         configured = 1;
-        configure(w, fds, n);
+        int listener = configure(w, fds, n);
         int null = open("/dev/null", O_RDWR | O_CLOEXEC);
         for (int i = 0; i < 3; i++) dup2(null, i);
         /* The numbers that commands are given stay taken, so that no descriptor that comes later has one of them: dup2 onto
          * itself would leave it close-on-exec. */
         while (null >= 0 && null <= EXTRA_FD) null = fcntl(null, F_DUPFD_CLOEXEC, 3);
         close(null);
-        send_numbers(READY, h.id, NULL, 0);
+        if (listener < 0) send_numbers(READY, h.id, NULL, 0);
+        else send_descriptor(READY, h.id, listener);
+        if (listener >= 0) close(listener); /* only those outside look */
         break;
     }
     case SPAWN:

@@ -471,6 +471,30 @@ static void close_inherited(void) {
     closedir(list);
 }
 
+/* What the owner says over the lifeline: whom to supervise and by which rules, and answers to what it was asked. 0 at its end. */
+static int hear(int lifeline) {
+    uint32_t head[4];
+    char space[CMSG_SPACE(2 * sizeof(int))];
+    struct iovec io = {head, sizeof head};
+    struct msghdr m = {.msg_iov = &io, .msg_iovlen = 1, .msg_control = space, .msg_controllen = sizeof space};
+    ssize_t got = recvmsg(lifeline, &m, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
+    if (got < 0 && (errno == EAGAIN || errno == EINTR)) return 1;
+    if (got <= 0) return 0;
+    if (got != sizeof head || head[0] != PROTOCOL_VERSION) die_because("the owner speaks another version");
+    struct cmsghdr *c = CMSG_FIRSTHDR(&m);
+    if (head[1] == ATTACH && c && c->cmsg_type == SCM_RIGHTS && c->cmsg_len == CMSG_LEN(2 * sizeof(int)) && supervised() < 0) {
+        int fds[2];
+        memcpy(fds, CMSG_DATA(c), sizeof fds);
+        supervise(fds[0], fds[1], lifeline);
+        close(fds[1]);
+    } else if (head[1] == ANSWER) {
+        supervisor_answered(head[2], head[3]);
+    } else {
+        die_because("the owner says what makes no sense");
+    }
+    return 1;
+}
+
 noreturn void launch(int plan, pid_t owner) {
     setsid(); /* the caller's Ctrl-C is the caller's to handle */
     struct words w = slurp(plan), cleanup = w;
@@ -505,10 +529,16 @@ noreturn void launch(int plan, pid_t owner) {
     int null = open("/dev/null", O_RDWR | O_CLOEXEC);
     dup2(null, 2);
 
-    struct pollfd wait[] = {{.fd = ended, .events = POLLIN}, {.fd = lifeline, .events = POLLIN}, {.fd = watched, .events = POLLIN}};
+    struct pollfd wait[] = {{.fd = ended, .events = POLLIN}, {.fd = lifeline, .events = POLLIN}, {.fd = watched, .events = POLLIN}, {.fd = -1, .events = POLLIN}};
     for (int gone = 0, released = 0; !gone || !released;) {
-        int ready = poll(wait, 3, released ? GRACE_MS : -1);
+        int ready = poll(wait, 4, released ? GRACE_MS : -1);
         if (ready < 0 && errno == EINTR) continue;
+        if (wait[3].revents && (!(wait[3].revents & POLLIN) || !supervise_one())) wait[3].fd = -1;
+        if (wait[1].revents & POLLIN && hear(lifeline)) {
+            wait[1].revents = 0;
+            wait[3].fd = supervised();
+            if (!wait[2].revents && !wait[0].revents) continue;
+        }
         if (wait[1].revents || wait[2].revents) {
             released = 1;
             if (wait[2].revents) kill(child, SIGKILL);

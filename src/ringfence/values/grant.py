@@ -1,10 +1,21 @@
 """What a box may see, touch and use: the one thing that enforcement obeys."""
 
 from dataclasses import dataclass, field
+from enum import StrEnum
 from pathlib import Path
 
 from ringfence.values.guarantee import Guarantee
 from ringfence.values.limits import Limits
+
+
+class Explain(StrEnum):
+    """How much of what a command does is looked at while it does it, so that a refusal has its exact reason."""
+
+    OFF = "off"
+    CHANGES = "changes"
+    """Opens for writing, programs, connections, and what changes names and modes."""
+    FULL = "full"
+    """Every open too."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +40,7 @@ class Grant:
     """The interpreter that runs Python code; the first on PATH if not given."""
     preload: tuple[str, ...] = ()
     """Modules that it imports before it is asked for anything."""
+    explain: Explain = Explain.CHANGES
     limits: Limits = field(default_factory=Limits)
     requires: frozenset[Guarantee] = frozenset()
     """What the wall has to guarantee; a wall that lacks one of them is not used."""

@@ -8,7 +8,7 @@ from ringfence.errors import CommandFailed, CommandNotAllowed, ResourceLimitExce
 from ringfence.values.guarantee import Wall
 from ringfence.values.limits import Limit, show_limit
 from ringfence.values.rich import CodeError, Rich
-from ringfence.values.violation import Violation
+from ringfence.values.violation import Severity, Violation
 
 # Exit codes for endings that are not the command's own. 124 is what timeout(1) uses; 122 and 123 are unused by shells.
 REFUSED_CODE = 122
@@ -96,6 +96,18 @@ class SandboxAudit:
 
 
 @dataclass(frozen=True, slots=True)
+class Observed:
+    """What was seen of a command's doings from outside while it ran; names as the box has them."""
+
+    written: tuple[str, ...] = ()
+    read: tuple[str, ...] | None = None
+    """None: reads were not looked at."""
+    executed: tuple[str, ...] = ()
+    is_complete: bool = True
+    """Whether all of it is here; more than fits is not kept."""
+
+
+@dataclass(frozen=True, slots=True)
 class OutputFile:
     """A file that a run made or changed."""
 
@@ -126,6 +138,8 @@ class Result:
     """The exception that ended it, as the interpreter tells it."""
     state_kept: bool = True
     """Whether the interpreter, or shell, that keeps its state lives on."""
+    observed: Observed | None = None
+    """None: nobody looked."""
     files: tuple[OutputFile, ...] = ()
     """What it wrote into the workspace, where that is collected."""
 
@@ -162,13 +176,13 @@ class Result:
     @property
     def blocked(self) -> bool:
         """Whether the policy, and not the command, is why it did not do its work."""
-        return isinstance(self.ending, Refused) or bool(self.violations)
+        return isinstance(self.ending, Refused) or any(one.severity is not Severity.LOW for one in self.violations)
 
     @property
     def blocked_reason(self) -> str | None:
         if isinstance(self.ending, Refused):
             return str(self.ending)
-        return str(self.violations[0]) if self.violations else None
+        return next((str(one) for one in self.violations if one.severity is not Severity.LOW), None)
 
     def check(self) -> Self:
         """Return the result if the command exited with 0, else raise what happened."""

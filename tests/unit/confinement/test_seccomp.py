@@ -10,7 +10,7 @@ from functools import cache
 
 import pytest
 
-from ringfence.confinement.linux import seccomp
+from ringfence.confinement.linux import bpf, seccomp
 from ringfence.confinement.linux.seccomp import AnyBit, NoneOf, OneOf, Profile, assemble, refusals
 from ringfence.confinement.linux.syscalls import MACHINES, Machine
 from ringfence.errors import InitializationFailed
@@ -585,11 +585,15 @@ def many_rows(count: int) -> list[seccomp.Refusal]:
     ]
 
 
+def verdicts(rows: list[seccomp.Refusal]) -> list[bpf.Row]:
+    return [bpf.Row(row.calls, bpf.ERRNO | row.answer, row.when) for row in rows]
+
+
 @pytest.mark.parametrize("count", [0, 1, 2, 60, 61, 62, 63, 64, 65, 250, 380])
 def test_a_program_longer_than_a_branch_can_reach_is_still_right(count: int) -> None:
     rows = many_rows(count)
     numbers = {f"call{number}": 2 * number for number in range(count)}
-    program = Program.load(seccomp._translate(rows, Machine(1, numbers)))
+    program = Program.load(bpf.translate(verdicts(rows), Machine(1, numbers)))
 
     for number, row in enumerate(rows):
         refused, passing = [0] * 6, [0] * 6
@@ -609,11 +613,11 @@ def test_a_program_longer_than_a_branch_can_reach_is_still_right(count: int) -> 
 
 @pytest.mark.parametrize("in_between", range(250, 260))
 def test_a_stepping_stone_for_one_branch_does_not_push_the_other_out_of_reach(in_between: int) -> None:
-    program = seccomp._Program()
-    far = rest = program.load(0, seccomp.Return(1))
+    program = bpf._Program()
+    far = rest = program.load(0, bpf.Return(1))
     for _ in range(in_between):
         rest = program.load(0, rest)
-    program.load(4, program.branch(0x15, 7, far, seccomp.Return(2)))
+    program.load(4, program.branch(0x15, 7, far, bpf.Return(2)))
 
     loaded_program = Program.load(program.encode())
 
@@ -621,9 +625,9 @@ def test_a_stepping_stone_for_one_branch_does_not_push_the_other_out_of_reach(in
 
 
 def test_an_instruction_skips_what_was_written_between_it_and_its_successor() -> None:
-    program = seccomp._Program()
-    successor = program.branch(0x15, 0, seccomp.Return(2), seccomp.Return(1))
-    program.branch(0x15, 1, seccomp.Return(2), seccomp.Return(2))
+    program = bpf._Program()
+    successor = program.branch(0x15, 0, bpf.Return(2), bpf.Return(1))
+    program.branch(0x15, 1, bpf.Return(2), bpf.Return(2))
     program.load(0, successor)
 
     assert Program.load(program.encode()).verdict(0, 1) == 1
@@ -632,7 +636,7 @@ def test_an_instruction_skips_what_was_written_between_it_and_its_successor() ->
 def test_the_long_programs_really_use_stepping_stones() -> None:
     """The twin of the test above, which proves nothing if all targets are near."""
     numbers = {f"call{number}": 2 * number for number in range(250)}
-    program = Program.load(seccomp._translate(many_rows(250), Machine(1, numbers)))
+    program = Program.load(bpf.translate(verdicts(many_rows(250)), Machine(1, numbers)))
 
     assert any(code == 0x05 and operand > 255 for code, _, _, operand in program.instructions)
 

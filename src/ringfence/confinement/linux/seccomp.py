@@ -1,4 +1,4 @@
-"""The seccomp filter: which system calls a boxed command is refused, and the assembler that turns that into BPF.
+"""The seccomp filter: which system calls a boxed command is refused.
 
 Theory of operation. Everything is allowed unless a row of the profile refuses it: an allow-list breaks programs with
 every new libc. The walls around files, network and processes stand without this filter; it takes away the parts of the
@@ -12,23 +12,19 @@ A filter sees the registers of a call and nothing behind a pointer. Two rules fo
 - An argument that the kernel takes as `int` is compared on its low 32 bits only. The kernel ignores the upper half, so
   that a comparison of 64 bits is evaded by setting one bit there.
 
-Program layout: check the architecture; find the call's number in a balanced tree of comparisons; return, or jump to the
-argument checks of that call. For a number that is always allowed the kernel remembers this and skips the program.
-
 What this does not protect against: bugs in the calls that stay allowed; whatever lies behind pointers (paths, socket
 addresses, the mode of `openat2` while it is on); descriptors that the command was given or receives over a socket; a
 process that was not started under the filter. It hides no file and stops no connection.
 """
 
 import platform
-import struct
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import IntEnum
 from functools import cache
-from typing import Final, NewType, TypeAlias, assert_never
+from typing import Final
 
-from ringfence.confinement.linux.syscalls import MACHINES, X32_SYSCALL_BIT, Machine
+from ringfence.confinement.linux.bpf import ERRNO, AnyBit, Condition, NoneOf, OneOf, Row, translate
+from ringfence.confinement.linux.syscalls import MACHINES
 from ringfence.errors import InitializationFailed
 
 # --- the profile's vocabulary -----------------------------------------------------------------------------------------
@@ -41,34 +37,6 @@ class Answer(IntEnum):
     ENOSYS = 38
     EPROTONOSUPPORT = 93
     EAFNOSUPPORT = 97
-
-
-@dataclass(frozen=True, slots=True)
-class AnyBit:
-    """At least one bit of `mask` is set in the argument's low word."""
-
-    argument: int
-    mask: int
-
-
-@dataclass(frozen=True, slots=True)
-class OneOf:
-    """The argument's low word, under `mask`, is one of `values`."""
-
-    argument: int
-    values: tuple[int, ...]
-    mask: int = 0xFFFFFFFF
-
-
-@dataclass(frozen=True, slots=True)
-class NoneOf:
-    """The argument's low word is none of `values`."""
-
-    argument: int
-    values: tuple[int, ...]
-
-
-Condition: TypeAlias = AnyBit | OneOf | NoneOf
 
 
 @dataclass(frozen=True, slots=True)
@@ -332,177 +300,5 @@ def _assemble(profile: Profile, machine_name: str) -> bytes:
             f"no seccomp filter for the machine {machine_name!r}",
             hint=f"use one of {', '.join(MACHINES)}, or an engine that brings its own kernel",
         )
-    return _translate(refusals(profile), machine)
-
-
-# --- the assembler ----------------------------------------------------------------------------------------------------
-
-# From linux/seccomp.h: what a program returns, and where it finds the call. Words are 32 bits, little endian.
-ALLOW: Final = 0x7FFF0000
-KILL_PROCESS: Final = 0x80000000
-ERRNO: Final = 0x00050000
-
-_NUMBER: Final = 0
-_ARCH: Final = 4
-_ARGUMENTS: Final = 16
-_ARGUMENT_BYTES: Final = 8
-
-# From linux/bpf_common.h: class | size or operation | operand.
-_LOAD: Final = 0x20  # LD | W | ABS
-_AND: Final = 0x54  # ALU | AND | K
-_JUMP: Final = 0x05  # JMP | JA
-_IF_EQUAL: Final = 0x15  # JMP | JEQ | K
-_IF_AT_LEAST: Final = 0x35  # JMP | JGE | K
-_IF_ANY_BIT: Final = 0x45  # JMP | JSET | K
-_RETURN: Final = 0x06  # RET | K
-
-_FARTHEST_BRANCH: Final = 255  # a conditional jump has 8 bits per branch, an unconditional one 32
-
-_NO_CALL: Final = 0xFFFFFFFF  # what a tracer writes to skip a call; the kernel answers ENOSYS by itself
-
-Label = NewType("Label", int)
-"""An instruction, counted from the program's end."""
-
-
-@dataclass(frozen=True, slots=True)
-class Return:
-    """A verdict as the target of a jump; the assembler places the instruction where it is in reach."""
-
-    value: int
-
-
-Target: TypeAlias = Label | Return
-
-
-@dataclass(slots=True)
-class _Program:
-    """A BPF program that is written from its last instruction to its first.
-
-    BPF jumps forward only. Written backwards, every target exists when a jump to it is written, its distance is known,
-    and one that is out of reach gets a stepping stone right behind the jump.
-    """
-
-    _backwards: list[bytes] = field(default_factory=list)
-    _returns: dict[int, Label] = field(default_factory=dict)
-
-    def load(self, offset: int, then: Target) -> Label:
-        self._put_next(then)
-        return self._emit(_LOAD, offset)
-
-    def mask(self, bits: int, then: Target) -> Label:
-        self._put_next(then)
-        return self._emit(_AND, bits)
-
-    def branch(self, operation: int, operand: int, yes: Target, no: Target) -> Label:
-        at_yes = self._within_reach(yes, spare=1)  # one, because `no` may put a stepping stone in between
-        at_no = self._within_reach(no)
-        return self._emit(operation, operand, self._distance(at_yes), self._distance(at_no))
-
-    def encode(self) -> bytes:
-        return b"".join(reversed(self._backwards))
-
-    def _emit(self, code: int, operand: int, yes: int = 0, no: int = 0) -> Label:
-        self._backwards.append(struct.pack("<HBBI", code, yes, no, operand))
-        return Label(len(self._backwards) - 1)
-
-    def _distance(self, label: Label) -> int:
-        """How many instructions one that is written now has to skip to arrive at `label`."""
-        return len(self._backwards) - label - 1
-
-    def _put_next(self, target: Target) -> None:
-        """Make sure that an instruction that is written now falls through to `target`."""
-        if isinstance(target, Return) or self._distance(target) > 0:
-            self._place(target)
-
-    def _within_reach(self, target: Target, spare: int = 0) -> Label:
-        known = self._returns.get(target.value) if isinstance(target, Return) else target
-        if known is not None and self._distance(known) + spare <= _FARTHEST_BRANCH:
-            return known
-        return self._place(target)
-
-    def _place(self, target: Target) -> Label:
-        """Write an instruction that leads to `target`: the verdict itself, or a long jump."""
-        if isinstance(target, Return):
-            label = self._emit(_RETURN, target.value)
-            self._returns[target.value] = label
-            return label
-        return self._emit(_JUMP, self._distance(target))
-
-
-def _translate(rows: Iterable[Refusal], machine: Machine) -> bytes:
-    program = _Program()
-    find_number = _search(program, _steps(_verdicts(program, rows, machine), x32=machine.x32))
-    native = program.load(_NUMBER, find_number)
-    program.load(_ARCH, program.branch(_IF_EQUAL, machine.audit_arch, native, Return(KILL_PROCESS)))
-    return program.encode()
-
-
-def _verdicts(program: _Program, rows: Iterable[Refusal], machine: Machine) -> dict[int, Target]:
-    """Where each refused number leads; calls with the same checks share them."""
-    checks: dict[int, tuple[tuple[tuple[Condition, ...], Answer], ...]] = {}
-    for row in rows:
-        for call in row.calls:
-            if (number := machine.numbers.get(call)) is not None:
-                checks[number] = (*checks.get(number, ()), (row.when, row.answer))
-    written = {key: _check(program, key) for key in dict.fromkeys(checks.values())}
-    return {number: written[key] for number, key in checks.items()}
-
-
-def _check(program: _Program, rows: Sequence[tuple[tuple[Condition, ...], Answer]]) -> Target:
-    """Write the argument checks of one call: the first row whose conditions all hold answers."""
-    otherwise: Target = Return(ALLOW)
-    for conditions, answer in reversed(rows):
-        here: Target = Return(ERRNO | answer)
-        for condition in reversed(conditions):
-            here = _test(program, condition, yes=here, no=otherwise)
-        otherwise = here
-    return otherwise
-
-
-def _test(program: _Program, condition: Condition, *, yes: Target, no: Target) -> Target:
-    match condition:
-        case AnyBit(argument, mask):
-            test: Target = program.branch(_IF_ANY_BIT, mask, yes, no)
-        case OneOf(argument, values, mask):
-            test = _compare(program, values, yes, no)
-            if mask != 0xFFFFFFFF:
-                test = program.mask(mask, test)
-        case NoneOf(argument, values):
-            test = _compare(program, values, no, yes)
-        case _:
-            assert_never(condition)
-    # The low word comes first, and it alone is looked at: see the module's theory.
-    return program.load(_ARGUMENTS + _ARGUMENT_BYTES * argument, test)
-
-
-def _compare(program: _Program, values: Sequence[int], found: Target, not_found: Target) -> Target:
-    test = not_found
-    for value in reversed(values):
-        test = program.branch(_IF_EQUAL, value, found, test)
-    return test
-
-
-def _steps(verdicts: dict[int, Target], *, x32: bool) -> list[tuple[int, Target]]:
-    """The verdicts as a step function over all numbers: each entry holds from its number up to the next entry's."""
-    points: dict[int, Target] = {0: Return(ALLOW)}
-    for number, target in sorted(verdicts.items()):
-        points[number] = target
-        points[number + 1] = Return(ALLOW)
-    if x32:
-        points[X32_SYSCALL_BIT] = Return(KILL_PROCESS)
-        points[_NO_CALL] = Return(ALLOW)
-    steps: list[tuple[int, Target]] = []
-    for number, target in points.items():
-        if not steps or steps[-1][1] != target:
-            steps.append((number, target))
-    return steps
-
-
-def _search(program: _Program, steps: Sequence[tuple[int, Target]]) -> Target:
-    """Write the balanced tree that finds the step which holds the loaded number."""
-    if len(steps) == 1:
-        return steps[0][1]
-    middle = len(steps) // 2
-    high = _search(program, steps[middle:])
-    low = _search(program, steps[:middle])
-    return program.branch(_IF_AT_LEAST, steps[middle][0], yes=high, no=low)
+    rows = (Row(row.calls, ERRNO | row.answer, row.when) for row in refusals(profile))
+    return translate(rows, machine)

@@ -35,7 +35,8 @@ class Control:
         self._jobs: dict[int, Job] = {}
         self._count = 0
         self._tell: Callable[[], None] | None = None
-        self.ready: asyncio.Future[None] = self._loop.create_future()
+        self.ready: asyncio.Future[int] = self._loop.create_future()
+        """The listener of the notification filter, -1 if there is none; whoever waits for it closes it."""
         self.first_pid = 0
         """PID 1 of the box, as our own pid namespace names it."""
         self.lost = False
@@ -43,7 +44,7 @@ class Control:
 
     def configure(self) -> None:
         """Let PID 1 confine itself; `ready` is settled when it has."""
-        descriptors = [self._started.seccomp] if self._started.seccomp >= 0 else []
+        descriptors = [each for each in (self._started.seccomp, self._started.notify) if each >= 0]
         with suppress(OSError):
             protocol.send(self._socket, Kind.CONFIGURE, 0, self._started.configure, descriptors)
 
@@ -89,7 +90,7 @@ class Control:
     def fail(self, fault: Internal) -> None:
         """Whoever still waits for a reply waits in vain."""
         self.lost = True
-        waiting: list[asyncio.Future[None] | asyncio.Future[int] | asyncio.Future[Reply]] = [self.ready]
+        waiting: list[asyncio.Future[int] | asyncio.Future[Reply]] = [self.ready]
         for job in self._jobs.values():
             waiting.append(job.ended)
             if job.terminal is not None:
@@ -117,7 +118,9 @@ class Control:
             case Kind.READY:
                 self.first_pid = received.sender
                 if not self.ready.done():
-                    self.ready.set_result(None)
+                    self.ready.set_result(received.descriptor)
+                elif received.descriptor >= 0:
+                    os.close(received.descriptor)
             case Kind.TERMINAL if job is not None and job.terminal is not None and not job.terminal.done():
                 job.terminal.set_result(received.descriptor)
             case Kind.TERMINAL:

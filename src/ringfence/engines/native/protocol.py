@@ -33,6 +33,10 @@ class Kind(IntEnum):
     FAILED = 17
     ENDED = 18
     TERMINAL = 19
+    ATTACH = 32
+    ANSWER = 33
+    ASKED = 48
+    TOUCHED = 49
 
 
 class Manner(IntFlag):
@@ -43,6 +47,8 @@ class Manner(IntFlag):
     LONG_LIVED = 2
 
 
+_DESCRIPTORS = {Kind.TERMINAL: (1,), Kind.READY: (0, 1)}
+"""READY brings the listener of the notification filter, if there is one."""
 _NUMBERS = {Kind.READY: 0, Kind.FAILED: 1, Kind.ENDED: 4, Kind.TERMINAL: 0}
 
 
@@ -59,7 +65,7 @@ class Received:
     sender: int
     """The process that sent it, by the kernel's word."""
     descriptor: int = -1
-    """The manager's end of a terminal; whoever receives it closes it."""
+    """The manager's end of a terminal, or the listener; whoever receives it closes it."""
 
 
 def send(
@@ -107,8 +113,8 @@ def receive(control: socket.socket) -> Received | None:
             descriptors.frombytes(data[: len(data) - len(data) % descriptors.itemsize])
     try:
         reply = parse(packet)
-        expected = 1 if reply.kind is Kind.TERMINAL else 0
-        if not sender or len(descriptors) != expected or flags & (socket.MSG_TRUNC | socket.MSG_CTRUNC):
+        expected = _DESCRIPTORS.get(reply.kind, (0,))
+        if not sender or len(descriptors) not in expected or flags & (socket.MSG_TRUNC | socket.MSG_CTRUNC):
             raise Internal("a box sent a message without its sender, or with descriptors that do not belong to it")
     except Internal:
         for descriptor in descriptors:

@@ -21,24 +21,28 @@ class Started:
 
     launcher: subprocess.Popen[bytes]
     control: socket.socket
-    lifeline: int
+    lifeline: socket.socket
+    """Closed, it ends the box. The guardian is told over it what to look at, and asks what it may let pass."""
     complaints: int
     """Where launcher and bwrap write what went wrong."""
     launch: Launch
     configure: tuple[str, ...]
     seccomp: int
     """The filter's descriptor, kept for a wall where PID 1 applies it itself; else -1."""
+    notify: int
+    """The filter that stops calls to be looked at; -1 if there is none."""
     owner: tuple[int, int] | None
     """Run by root: the ids that a command runs with."""
 
     def let_go(self) -> None:
         """Close our ends: PID 1 sees its control socket close and exits, the launcher cleans up."""
         self.control.close()
-        for descriptor in (self.lifeline, self.complaints, self.seccomp):
+        self.lifeline.close()
+        for descriptor in (self.complaints, self.seccomp, self.notify):
             if descriptor >= 0:
                 with suppress(OSError):
                     os.close(descriptor)
-        self.lifeline = self.complaints = self.seccomp = -1
+        self.complaints = self.seccomp = self.notify = -1
 
 
 def helper() -> str:
@@ -50,7 +54,14 @@ def helper() -> str:
     return helpers.path()
 
 
-def start(confiner: Confiner, prepared: Prepared, holder: Holder, limits: Limits, stand_in: StandIn | None) -> Started:
+def start(
+    confiner: Confiner,
+    prepared: Prepared,
+    holder: Holder,
+    limits: Limits,
+    stand_in: StandIn | None,
+    notification: bytes = b"",
+) -> Started:
     """Start the launcher. It reports through the control socket when the box is ready; until then nothing runs in it.
 
     Raises:
@@ -62,13 +73,14 @@ def start(confiner: Confiner, prepared: Prepared, holder: Holder, limits: Limits
         undo.callback(theirs.close)
         ours.setblocking(False)
         ours.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
-        lifeline_end, lifeline = os.pipe()
+        lifeline, lifeline_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        undo.callback(lifeline_end.close)
+        lifeline.setblocking(False)
         complaints, complaints_end = os.pipe()
-        for descriptor in (lifeline_end, complaints_end):
-            undo.callback(os.close, descriptor)
+        undo.callback(os.close, complaints_end)
         keep = ExitStack()
-        for descriptor in (lifeline, complaints):
-            keep.callback(os.close, descriptor)
+        keep.callback(lifeline.close)
+        keep.callback(os.close, complaints)
         undo.push(keep)
         chosen = helpers.choose(prepared.view, dict(prepared.env).get("PATH", ""))
         program = chosen.open()
@@ -78,8 +90,8 @@ def start(confiner: Confiner, prepared: Prepared, holder: Holder, limits: Limits
         launch = confiner.wrap(prepared.view, descriptors, stand_in)
         _fill(options, _words(launch.options))
         _fill(seccomp, launch.seccomp)
-        _fill(plan, _words(_plan(launch, prepared, holder, lifeline_end)))
-        passed = [theirs.fileno(), program, options, seccomp, plan, lifeline_end]
+        _fill(plan, _words(_plan(launch, prepared, holder, lifeline_end.fileno())))
+        passed = [theirs.fileno(), program, options, seccomp, plan, lifeline_end.fileno()]
         passed += [shared.lock for shared in prepared.shared]
         try:
             launcher = subprocess.Popen(
@@ -95,14 +107,23 @@ def start(confiner: Confiner, prepared: Prepared, holder: Holder, limits: Limits
             raise InitializationFailed(f"cannot start our helper: {fault.strerror}") from fault
         keep.pop_all()
         kept_filter = os.dup(seccomp) if launch.filter_by_helper else -1
+        kept_notification = -1
+        if notification:
+            notify = _memory_file(undo, "notify")
+            _fill(notify, notification)
+            kept_notification = os.dup(notify)
         return Started(
             launcher,
             socket.socket(fileno=ours.detach()),
             lifeline,
             complaints,
             launch,
-            ("umask", str(0o022), *rlimits.words(limits), *launch.configure),
+            (
+                *("umask", str(0o022), *rlimits.words(limits), *launch.configure),
+                *(("notify",) if notification else ()),
+            ),
             kept_filter,
+            kept_notification,
             None if stand_in is None else (stand_in.uid, stand_in.gid),
         )
 

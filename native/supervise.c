@@ -1,0 +1,436 @@
+/* Outside the wall, in the guardian: answers the calls that the notification filter stops.
+ *
+ * The filter (confinement/linux/notify.py) stops calls that change something: opens for writing, exec, connect, renames and
+ * their like; in full mode every open. Here the call's arguments are read from the caller's memory and its path is resolved as the
+ * caller would resolve it. What is plainly fine goes on at once. What is not is put to the manager, which knows the rules; its answer
+ * is an errno or to go on. So a refusal is known to be one, with its exact path, and no word of the command is believed.
+ *
+ * Going on means that the kernel reads the arguments again: a second thread may have changed them by then. That can hide
+ * something from the record, and nothing else, because namespaces, mounts and Landlock hold whether or not anybody looks. An
+ * answer with an errno is final.
+ *
+ * If the guardian dies, the kernel answers ENOSYS for it. Nothing here waits for the manager or for the box.
+ */
+#include "box.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <fnmatch.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#ifndef SYS_openat2
+#define SYS_openat2 437
+#endif
+/* As the kernel defines them; its headers are not there for every libc. */
+struct data {
+    int nr;
+    uint32_t arch;
+    uint64_t instruction_pointer, args[6];
+};
+struct notification {
+    uint64_t id;
+    uint32_t pid, flags;
+    struct data data;
+};
+struct response {
+    uint64_t id;
+    int64_t value;
+    int32_t error;
+    uint32_t flags;
+};
+struct how {
+    uint64_t flags, mode, resolve;
+};
+#define NOTIF_RECV _IOWR('!', 0, struct notification)
+#define NOTIF_SEND _IOWR('!', 1, struct response)
+#define NOTIF_SET_FLAGS _IOW('!', 4, uint64_t)
+#define SYNC_WAKE_UP 1ul
+#define GO_ON 1u
+#define RESOLVE_NO_MAGICLINKS 2u
+#define RESOLVE_IN_ROOT 0x10u
+#define PATH_SIZE 4096
+#define PENDING_MAX 256
+#define SEEN_SIZE 4096 /* a power of two */
+#define HERE (-100)    /* AT_FDCWD */
+
+/* How each kind of call names what it is about. The numbers of calls come with the rules, since they differ by machine. */
+enum shape {
+    OPEN,        /* PATH FLAGS */
+    OPENAT,      /* DIR PATH FLAGS */
+    OPENAT2,     /* DIR PATH HOW */
+    EXEC,        /* PATH */
+    EXECAT,      /* DIR PATH */
+    PATH,        /* PATH: the name itself, such as unlink */
+    PATHAT,      /* DIR PATH */
+    FOLLOWED,    /* PATH: what it leads to, such as chmod */
+    FOLLOWEDAT,  /* DIR PATH */
+    PAIR,        /* OLD NEW */
+    PAIRAT,      /* DIR OLD DIR NEW */
+    SYMLINK,     /* TARGET NEW */
+    SYMLINKAT,   /* TARGET DIR NEW */
+    ADDRESS,     /* SOCKET ADDRESS LENGTH */
+    SENDTO,      /* SOCKET BUFFER LENGTH FLAGS ADDRESS LENGTH */
+    SHAPES
+};
+
+struct call {
+    int nr;
+    enum shape shape;
+    char name[16]; /* what the manager is told */
+};
+
+struct list {
+    char **items;
+    size_t count;
+};
+
+static struct {
+    int listener, manager, full;
+    struct call *calls;
+    size_t call_count;
+    struct list write, read, cover, name;
+    uint64_t seen[SEEN_SIZE];
+    uint64_t pending[PENDING_MAX]; /* notifications that the manager has been asked about */
+    uint64_t dropped;
+} self = {.listener = -1};
+
+static void append(struct list *l, char *item) {
+    char **grown = realloc(l->items, (l->count + 1) * sizeof *grown);
+    if (!grown) die("memory");
+    l->items = grown;
+    l->items[l->count++] = item;
+}
+
+/* Words: full | call NUMBER SHAPE NAME | write PATH | read PATH | cover PATH | name PATTERN */
+static void read_rules(struct words w) {
+    while (more(&w)) {
+        const char *verb = word(&w);
+        if (!strcmp(verb, "full")) {
+            self.full = 1;
+        } else if (!strcmp(verb, "call")) {
+            struct call *grown = realloc(self.calls, (self.call_count + 1) * sizeof *grown);
+            if (!grown) die("memory");
+            self.calls = grown;
+            struct call *c = &self.calls[self.call_count++];
+            c->nr = (int)number(&w);
+            uint64_t shape = number(&w);
+            if (shape >= SHAPES) die_because("a rule names a shape that is not there");
+            c->shape = (enum shape)shape;
+            snprintf(c->name, sizeof c->name, "%s", word(&w));
+        } else if (!strcmp(verb, "write")) {
+            append(&self.write, word(&w));
+        } else if (!strcmp(verb, "read")) {
+            append(&self.read, word(&w));
+        } else if (!strcmp(verb, "cover")) {
+            append(&self.cover, word(&w));
+        } else if (!strcmp(verb, "name")) {
+            append(&self.name, word(&w));
+        } else {
+            die_because("the rules hold an unknown verb");
+        }
+    }
+}
+
+void supervise(int listener, int rules, int manager) {
+    read_rules(slurp(rules));
+    self.listener = listener;
+    self.manager = manager;
+    ioctl(listener, NOTIF_SET_FLAGS, SYNC_WAKE_UP); /* older kernels wake us a little later */
+}
+
+int supervised(void) { return self.listener; }
+
+static void answer(uint64_t id, int error) {
+    struct response r = {.id = id, .error = -error, .flags = error ? 0 : GO_ON};
+    ioctl(self.listener, NOTIF_SEND, &r); /* who asked may be gone */
+}
+
+/* --- the caller's memory ----------------------------------------------------------------------------------------------- */
+
+static ssize_t peek(pid_t pid, uint64_t address, void *into, size_t size) {
+    struct iovec ours = {into, size}, theirs = {(void *)(uintptr_t)address, size};
+    return process_vm_readv(pid, &ours, 1, &theirs, 1, 0);
+}
+
+/* A string, page by page: it may end just before one that is not there. */
+static int peek_text(pid_t pid, uint64_t address, char *into) {
+    size_t got = 0;
+    while (got < PATH_SIZE - 1) {
+        size_t room = 4096 - ((address + got) & 4095);
+        if (room > PATH_SIZE - 1 - got) room = PATH_SIZE - 1 - got;
+        ssize_t n = peek(pid, address + got, into + got, room);
+        if (n <= 0) return -1;
+        if (memchr(into + got, 0, (size_t)n)) return 0;
+        got += (size_t)n;
+    }
+    return -1;
+}
+
+/* --- paths ------------------------------------------------------------------------------------------------------------- */
+
+static int link_of(const char *path, char *into) {
+    ssize_t n = readlink(path, into, PATH_SIZE - 1);
+    if (n <= 0 || n >= PATH_SIZE - 1) return -1;
+    into[n] = 0;
+    return 0;
+}
+
+/* Where `text` leads the caller, links followed; a last name that is not there is kept. The descriptor is of the caller's root. */
+static int resolve(pid_t pid, int dirfd, const char *text, int follow, char *into) {
+    char name[64], whole[2 * PATH_SIZE];
+    if (*text == '/') {
+        snprintf(whole, sizeof whole, "%s", text);
+    } else {
+        char base[PATH_SIZE];
+        if (dirfd == HERE) snprintf(name, sizeof name, "/proc/%d/cwd", pid);
+        else snprintf(name, sizeof name, "/proc/%d/fd/%d", pid, dirfd);
+        if (link_of(name, base) || *base != '/') return -1;
+        if (*text) snprintf(whole, sizeof whole, "%s/%s", base, text);
+        else snprintf(whole, sizeof whole, "%s", base);
+    }
+    snprintf(name, sizeof name, "/proc/%d/root", pid);
+    int root = open(name, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (root < 0) return -1;
+    struct how how = {O_PATH | O_CLOEXEC | (follow ? 0 : O_NOFOLLOW), 0, RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS};
+    int fd = (int)syscall(SYS_openat2, root, whole, &how, sizeof how);
+    char *last = NULL;
+    if (fd < 0 && (errno == ENOENT || errno == EACCES)) {
+        size_t end = strlen(whole);
+        while (end > 1 && whole[end - 1] == '/') whole[--end] = 0;
+        last = strrchr(whole, '/');
+        if (last && strcmp(last + 1, "..")) {
+            *last++ = 0;
+            how.flags = O_PATH | O_CLOEXEC;
+            fd = (int)syscall(SYS_openat2, root, *whole ? whole : "/", &how, sizeof how);
+            last[-1] = '/';
+        }
+    }
+    close(root);
+    if (fd < 0) { /* not there, or not to be reached: as it was written */
+        snprintf(into, PATH_SIZE, "%.*s", PATH_SIZE - 1, whole);
+        return 0;
+    }
+    snprintf(name, sizeof name, "/proc/self/fd/%d", fd);
+    int bad = link_of(name, into);
+    close(fd);
+    if (bad || *into != '/') return -1;
+    if (last) {
+        size_t have = strlen(into);
+        if (have + strlen(last) + 2 > PATH_SIZE) return -1;
+        snprintf(into + have, PATH_SIZE - have, "%s%s", have > 1 ? "/" : "", last);
+    }
+    return 0;
+}
+
+static int is_below(const char *path, const char *top) {
+    size_t n = strlen(top);
+    return !strncmp(path, top, n) && (!path[n] || path[n] == '/' || (n && top[n - 1] == '/'));
+}
+
+static int below_any(const char *path, const struct list *tops) {
+    for (size_t i = 0; i < tops->count; i++)
+        if (is_below(path, tops->items[i])) return 1;
+    return 0;
+}
+
+/* Whether a name on the way is one that a rule may be about. */
+static int has_named_part(const char *path) {
+    char part[256];
+    for (const char *at = path; *at;) {
+        while (*at == '/') at++;
+        size_t n = strcspn(at, "/");
+        if (!n) break;
+        if (n >= sizeof part) return 1;
+        memcpy(part, at, n);
+        part[n] = 0;
+        for (size_t i = 0; i < self.name.count; i++)
+            if (!fnmatch(self.name.items[i], part, 0)) return 1;
+        at += n;
+    }
+    return 0;
+}
+
+static int is_fine(const char *path, int changes) {
+    return below_any(path, changes ? &self.write : &self.read) && !below_any(path, &self.cover) && !has_named_part(path);
+}
+
+/* A descriptor that the caller has already, by another name. */
+static int is_own_descriptor(const char *text) {
+    return !strncmp(text, "/dev/std", 8) || !strncmp(text, "/dev/fd/", 8) || !strncmp(text, "/proc/self/fd/", 14) || !strcmp(text, "/dev/tty");
+}
+
+/* --- telling the manager ----------------------------------------------------------------------------------------------- */
+
+static int was_seen(const char *name, const char *path) {
+    uint64_t hash = 14695981039346656037u;
+    for (const char *p = name; *p; p++) hash = (hash ^ (uint8_t)*p) * 1099511628211u;
+    for (const char *p = path; *p; p++) hash = (hash ^ (uint8_t)*p) * 1099511628211u;
+    hash |= 1;
+    uint64_t *place = &self.seen[hash & (SEEN_SIZE - 1)];
+    if (*place == hash) return 1;
+    *place = hash; /* what it held is told again if it comes again */
+    return 0;
+}
+
+/* One packet: kind, number of the question, pid, then the words. Never waits: who floods us loses words, not time. */
+static int tell(uint32_t kind, uint32_t question, uint32_t pid, const char *name, const char *one, const char *two) {
+    char packet[16 + 2 * PATH_SIZE + 64];
+    uint32_t head[4] = {PROTOCOL_VERSION, kind, question, pid};
+    memcpy(packet, head, sizeof head);
+    size_t at = sizeof head;
+    const char *words[] = {name, one, two};
+    for (int i = 0; i < 3; i++) {
+        size_t n = strlen(words[i]) + 1;
+        memcpy(packet + at, words[i], n);
+        at += n;
+    }
+    if (send(self.manager, packet, at, MSG_DONTWAIT | MSG_NOSIGNAL) == (ssize_t)at) return 0;
+    self.dropped++;
+    return -1;
+}
+
+static void ask(const struct notification *n, const char *name, const char *one, const char *two) {
+    for (uint32_t i = 0; i < PENDING_MAX; i++)
+        if (!self.pending[i]) {
+            self.pending[i] = n->id;
+            if (!tell(ASKED, i, n->pid, name, one, two)) return;
+            self.pending[i] = 0;
+            break;
+        }
+    answer(n->id, 0); /* nobody can be asked: the wall decides alone */
+}
+
+void supervisor_answered(uint32_t question, uint32_t error) {
+    if (question >= PENDING_MAX || !self.pending[question] || error > 4095) return;
+    answer(self.pending[question], (int)error);
+    self.pending[question] = 0;
+}
+
+/* --- one call ---------------------------------------------------------------------------------------------------------- */
+
+static void on_path(const struct notification *n, const struct call *c, int changes, int dirfd, uint64_t address, int follow,
+                    const char *second) {
+    char text[PATH_SIZE], path[PATH_SIZE];
+    const char *name = c->shape > OPENAT2 ? c->name : changes ? "write" : "read";
+    if (peek_text((pid_t)n->pid, address, text) || is_own_descriptor(text) ||
+        resolve((pid_t)n->pid, dirfd, text, follow, path)) {
+        answer(n->id, 0);
+        return;
+    }
+    if (is_fine(path, changes) && (!second || is_fine(second, 1))) {
+        if (!was_seen(name, path)) tell(TOUCHED, 0, n->pid, name, path, second ? second : "");
+        answer(n->id, 0);
+        return;
+    }
+    ask(n, name, path, second ? second : "");
+}
+
+static void on_address(const struct notification *n, const struct call *c, uint64_t address, uint64_t length) {
+    union {
+        struct sockaddr any;
+        struct sockaddr_in v4;
+        struct sockaddr_in6 v6;
+        struct sockaddr_un local;
+        char bytes[128];
+    } a;
+    char text[PATH_SIZE];
+    memset(&a, 0, sizeof a);
+    size_t size = length < sizeof a ? (size_t)length : sizeof a;
+    if (size < sizeof(sa_family_t) || peek((pid_t)n->pid, address, &a, size) < 2) {
+        answer(n->id, 0);
+        return;
+    }
+    const uint8_t *b;
+    switch (a.any.sa_family) {
+    case AF_INET:
+        b = (const uint8_t *)&a.v4.sin_addr;
+        snprintf(text, sizeof text, "%u.%u.%u.%u:%u", b[0], b[1], b[2], b[3], ntohs(a.v4.sin_port));
+        break;
+    case AF_INET6: {
+        b = (const uint8_t *)&a.v6.sin6_addr;
+        size_t at = (size_t)snprintf(text, sizeof text, "[");
+        for (int i = 0; i < 16; i += 2) at += (size_t)snprintf(text + at, sizeof text - at, "%s%x", i ? ":" : "", b[i] << 8 | b[i + 1]);
+        snprintf(text + at, sizeof text - at, "]:%u", ntohs(a.v6.sin6_port));
+        break;
+    }
+    case AF_UNIX:
+        if (size <= sizeof(sa_family_t)) {
+            answer(n->id, 0);
+            return;
+        }
+        a.bytes[sizeof a - 1] = 0;
+        if (a.local.sun_path[0]) snprintf(text, sizeof text, "unix:%s", a.local.sun_path);
+        else snprintf(text, sizeof text, "unix:@%s", a.local.sun_path + 1);
+        break;
+    default: answer(n->id, 0); return;
+    }
+    ask(n, c->name, text, "");
+}
+
+static void on_call(const struct notification *n, const struct call *c) {
+    const uint64_t *a = n->data.args;
+    char second[PATH_SIZE], text[PATH_SIZE];
+    int here = HERE;
+    switch (c->shape) {
+    case OPEN: on_path(n, c, !!(a[1] & (O_WRONLY | O_RDWR | O_CREAT | O_TRUNC)), here, a[0], !(a[1] & O_NOFOLLOW), NULL); break;
+    case OPENAT: on_path(n, c, !!(a[2] & (O_WRONLY | O_RDWR | O_CREAT | O_TRUNC)), (int)a[0], a[1], !(a[2] & O_NOFOLLOW), NULL); break;
+    case OPENAT2: {
+        struct how how = {0};
+        if (peek((pid_t)n->pid, a[2], &how, sizeof how.flags) < 0) {
+            answer(n->id, 0);
+            break;
+        }
+        int changes = !!(how.flags & (O_WRONLY | O_RDWR | O_CREAT | O_TRUNC));
+        if (changes || self.full) on_path(n, c, changes, (int)a[0], a[1], !(how.flags & O_NOFOLLOW), NULL);
+        else answer(n->id, 0);
+        break;
+    }
+    case EXEC: on_path(n, c, 0, here, a[0], 1, NULL); break;
+    case EXECAT: on_path(n, c, 0, (int)a[0], a[1], 1, NULL); break;
+    case PATH: on_path(n, c, 1, here, a[0], 0, NULL); break;
+    case PATHAT: on_path(n, c, 1, (int)a[0], a[1], 0, NULL); break;
+    case FOLLOWED: on_path(n, c, 1, here, a[0], 1, NULL); break;
+    case FOLLOWEDAT: on_path(n, c, 1, (int)a[0], a[1], 1, NULL); break;
+    case PAIR:
+        if (peek_text((pid_t)n->pid, a[1], text) || resolve((pid_t)n->pid, here, text, 0, second)) answer(n->id, 0);
+        else on_path(n, c, 1, here, a[0], 0, second);
+        break;
+    case PAIRAT:
+        if (peek_text((pid_t)n->pid, a[3], text) || resolve((pid_t)n->pid, (int)a[2], text, 0, second)) answer(n->id, 0);
+        else on_path(n, c, 1, (int)a[0], a[1], 0, second);
+        break;
+    case SYMLINK: on_path(n, c, 1, here, a[1], 0, NULL); break;
+    case SYMLINKAT: on_path(n, c, 1, (int)a[1], a[2], 0, NULL); break;
+    case ADDRESS: on_address(n, c, a[1], a[2]); break;
+    case SENDTO:
+        if (a[4]) on_address(n, c, a[4], a[5]);
+        else answer(n->id, 0);
+        break;
+    case SHAPES: answer(n->id, 0);
+    }
+}
+
+/* Called when the listener is readable. Returns 0 when nobody is left to be supervised. */
+int supervise_one(void) {
+    struct notification n;
+    memset(&n, 0, sizeof n);
+    if (ioctl(self.listener, NOTIF_RECV, &n)) return errno == ENOENT || errno == EINTR || errno == EAGAIN;
+    for (size_t i = 0; i < self.call_count; i++)
+        if (self.calls[i].nr == n.data.nr) {
+            on_call(&n, &self.calls[i]);
+            return 1;
+        }
+    answer(n.id, 0);
+    return 1;
+}
