@@ -111,7 +111,9 @@ static char area[] = "/sys"; /* where the new root is built, in our own mount na
 /* The path of NAME in the new root, its parents made. */
 static const char *at(const char *name) {
     static char path[4096 + sizeof area];
-    if (*name != '/' || strlen(name) > 4000 || strstr(name, "/../")) die_because("a plan holds a path that cannot be");
+    size_t size = strlen(name);
+    if (*name != '/' || size > 4000 || strstr(name, "/../") || (size > 2 && !strcmp(name + size - 3, "/..")))
+        die_because("a plan holds a path that cannot be");
     snprintf(path, sizeof path, "%s%s", area, strcmp(name, "/") ? name : "");
     for (char *slash = strchr(path + sizeof area, '/'); slash; slash = strchr(slash + 1, '/')) {
         struct stat there;
@@ -297,7 +299,9 @@ static void enter(uid_t uid, gid_t gid, uid_t inside_uid, gid_t inside_gid) {
     write_text("/proc/self/uid_map", line);
     snprintf(line, sizeof line, "%u %u 1", inside_gid, gid);
     write_text("/proc/self/gid_map", line);
-    for (int capability = 0; !prctl(PR_CAPBSET_DROP, capability); capability++) {}
+    int capability = 0;
+    while (!prctl(PR_CAPBSET_DROP, capability)) capability++;
+    if (errno != EINVAL || !capability) die("capabilities"); /* past the last one */
     if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)) die("no_new_privs");
 }
 
@@ -336,6 +340,7 @@ noreturn static void prepare(struct words w) {
             if (count == STAGES_MAX) die_because("too many directories to show");
             const char *path = word(&w);
             trees[count] = take(path);
+            if (*verb == 'm' && userns < 0) die_because("a plan maps an owner that it did not name");
             if (*verb == 'm') set_attributes(trees[count], 0, userns, path);
             count++;
         } else if (!strcmp(verb, "area")) {

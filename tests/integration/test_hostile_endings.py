@@ -41,7 +41,7 @@ def test_the_death_of_a_box_is_seen_by_a_caller_with_many_descriptors(place: Pla
         async with place.box() as box:
             running = asyncio.create_task(box.shell("sleep 30", timeout=20))
             await asyncio.sleep(0.3)
-            os.kill(box._box._first_pid, signal.SIGKILL)  # type: ignore[union-attr]
+            os.kill(box._box._control.first_pid, signal.SIGKILL)  # type: ignore[union-attr]
             begin = time.monotonic()
             with pytest.raises(RingfenceError):
                 await running

@@ -9,15 +9,16 @@ import subprocess
 
 import pytest
 
+from ringfence.engines.native.protocol import VERSION
 from ringfence.engines.native.starting import helper
 
 pytestmark = pytest.mark.req("B6")
 
 CONFIGURE, SPAWN = 1, 2
-SPAWN_TRUE = b"/\0001\0000\0/bin/true\0"
+SPAWN_TRUE = b"0\0/\0001\0000\0/bin/true\0"
 
 
-def packet(kind: int, body: bytes, *, version: int = 1, length: int | None = None) -> bytes:
+def packet(kind: int, body: bytes, *, version: int = VERSION, length: int | None = None) -> bytes:
     return struct.pack("=IIII", version, kind, 1, len(body) if length is None else length) + body
 
 
@@ -53,7 +54,7 @@ def test_a_configuration_is_answered() -> None:
         (b"", 0),
         (b"\1\0\0", 0),
         (packet(CONFIGURE, b""), 0),
-        (packet(CONFIGURE, b"umask\0", version=2), 0),
+        (packet(CONFIGURE, b"umask\0", version=VERSION + 1), 0),
         (packet(CONFIGURE, b"umask\0x\0"), 0),
         (packet(CONFIGURE, b"umask\0"), 0),
         (packet(CONFIGURE, b"umask"), 0),
@@ -64,7 +65,7 @@ def test_a_configuration_is_answered() -> None:
         (packet(CONFIGURE, b"umask\0" + b"18\0", length=3), 0),
         (packet(CONFIGURE, b"", length=60_000), 0),
         (packet(CONFIGURE, b"", length=60_000), 1),
-        (packet(CONFIGURE, b"umask\0" + b"18\0"), 6),
+        (packet(CONFIGURE, b"umask\0" + b"18\0"), 7),
         (packet(CONFIGURE, b"umask\0" + b"18\0"), 40),
         (packet(SPAWN, SPAWN_TRUE), 3),
         (packet(99, b""), 0),

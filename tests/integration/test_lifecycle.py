@@ -98,7 +98,7 @@ def test_background_children_do_not_outlive_their_command(place: Place, mark: st
         assert processes_with(mark) == []
         return (await box.shell("ls -d /proc/[0-9]* | wc -l")).stdout
 
-    assert int(place.in_box(two)) <= 4  # PID 1, the shell, ls and wc
+    assert int(place.in_box(two)) <= 5  # PID 1, the shell, ls and wc; perhaps the shell that waits for the next command
 
 
 def test_in_one_command_a_background_child_does_live(place: Place) -> None:
@@ -128,7 +128,7 @@ def test_pid_1_of_a_box_can_be_neither_killed_nor_stopped_nor_traced_from_inside
     seen, after, same = place.in_box(two)
 
     assert seen == ""
-    assert after.startswith("next\nState:\tS")
+    assert after.startswith(("next\nState:\tS", "next\nState:\tR"))
     assert same, "it is still the same box"
 
 

@@ -20,6 +20,8 @@ from ringfence.pool.state import PoolState
 _DIRECTORY = "pools"
 _RENEW_SECONDS = 1.0
 _SIZE_MAX = 65536
+_YOUNG_SECONDS = 10.0
+"""An empty file younger than this is one whose writer has not locked it yet."""
 
 
 class PoolNotice:
@@ -38,9 +40,10 @@ class PoolNotice:
     def _write(self) -> None:
         text = json.dumps({tools: asdict(state) for tools, state in self._state().items()}).encode()
         if text != self._last:
-            self._last = text
+            # In one piece, and blanks over what was there: whoever reads meanwhile finds a whole text.
+            whole, self._last = text.ljust(len(self._last)), text
             with suppress(OSError):
-                os.ftruncate(self._descriptor, os.pwrite(self._descriptor, text, 0))
+                os.pwrite(self._descriptor, whole, 0)
         self._timer = asyncio.get_running_loop().call_later(_RENEW_SECONDS, self._write)
 
     def close(self) -> None:
@@ -70,7 +73,9 @@ def _read(path: Path) -> dict[str, Any] | None:
     try:
         with suppress(BlockingIOError):
             fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-            path.unlink()  # nobody holds it: its writer has died
+            info = os.fstat(descriptor)
+            if info.st_size or time.time() - info.st_mtime > _YOUNG_SECONDS:
+                path.unlink()  # nobody holds it: its writer has died
             return None
         age = time.time() - os.fstat(descriptor).st_mtime
         return {"age_seconds": round(age, 1), "pools": json.loads(os.read(descriptor, _SIZE_MAX))}

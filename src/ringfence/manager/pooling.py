@@ -6,18 +6,17 @@ has boxes of its own, also within one session, over the session's one workspace.
 
 import asyncio
 import os
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from ringfence.approvals.base import ConfirmationService
 from ringfence.audit.journal import Journal
 from ringfence.engines.base import Box
-from ringfence.errors import InvalidConfig
+from ringfence.errors import InvalidConfig, PoolExhausted
 from ringfence.manager.assemble import Assembly, Blueprint, Judged, draw
 from ringfence.manager.configuring import home_directory, state_directory
 from ringfence.manager.granting import REQUIRED, Wish
@@ -64,7 +63,8 @@ class Warm:
                 await self.sandbox.close()
             await self.box.close()
         finally:
-            self.scratch.remove(self.workspace)
+            if not self.scratch.remove_empty(self.workspace):
+                await asyncio.to_thread(self.scratch.remove, self.workspace)
 
 
 @dataclass(slots=True, eq=False)
@@ -77,6 +77,8 @@ class _Session:
     """By tool."""
     boxes: "dict[Pool[Warm], Sandbox]" = field(default_factory=dict)
     """By kind of grant: tools that are treated alike share one box."""
+    is_over: bool = False
+    """Released, or given up by who began it: whoever still waits for it begins another one."""
 
     @property
     def idle_seconds(self) -> float:
@@ -178,7 +180,7 @@ class SandboxPool:
                 self._scratch = Scratch(scratch_directory(os.environ, home))
                 await self._start_pools(self._scratch, self._journal)
             except BaseException:
-                await self._end()
+                await _finish(self._end())
                 raise
             self._notice = PoolNotice(state_directory(os.environ, home), self.state)
             self._sweep()
@@ -195,14 +197,15 @@ class SandboxPool:
             self._blueprints[tool] = blueprint
             self._pools[tool] = by_grant[grant]
         scratch.remove(sample)
-        async with asyncio.TaskGroup() as starts:
-            for pool in by_grant.values():
-                starts.create_task(pool.start())
+        outcomes = await asyncio.gather(*(pool.start() for pool in by_grant.values()), return_exceptions=True)
+        for outcome in outcomes:
+            if outcome is not None:
+                raise outcome
 
     async def stop(self) -> None:
         """End all boxes and sessions; returns when nothing is left."""
         async with self._starting:
-            await self._end()
+            await _finish(self._end())
 
     async def drain(self) -> None:
         """Hand out no more; sessions that are there may go on."""
@@ -215,7 +218,8 @@ class SandboxPool:
             self._notice.close()
             self._notice = None
         try:
-            await asyncio.gather(*(self.release(session_id) for session_id in tuple(self._sessions)))
+            for session_id in tuple(self._sessions):
+                self._begin_release(session_id)
             if self._releasing:
                 await asyncio.wait(self._releasing)
             await asyncio.gather(*(pool.stop() for pool in set(self._pools.values())))
@@ -226,6 +230,11 @@ class SandboxPool:
                 self._journal.close()
             self._pools, self._blueprints = {}, {}
             self._scratch = self._journal = None
+
+    @property
+    def has_policy(self) -> bool:
+        """Whether a policy is in force: the one that was named, or the organisation's."""
+        return self._judged.keywords["policy"] is not None or bool(os.environ.get("RINGFENCE_POLICY", "").strip())
 
     # --- handing out --------------------------------------------------------------------------------------------------
 
@@ -241,9 +250,9 @@ class SandboxPool:
 
     def discard(self, sandbox: Sandbox, tool: str = CODE_TOOL) -> None:
         """End a sandbox that was taken, in the background."""
-        warm = sandbox.origin
-        if isinstance(warm, Warm):
-            self._pool(tool).discard(warm)
+        warm, pool = sandbox.origin, self._pools.get(tool)
+        if isinstance(warm, Warm) and pool is not None:  # else it was stopped, and all boxes with it
+            pool.discard(warm)
 
     async def acquire(
         self, session_id: str, tool: str = CODE_TOOL, *, confirmation: ConfirmationService | None = None
@@ -253,23 +262,36 @@ class SandboxPool:
         Raises:
             PoolExhausted, InvalidConfig: as `take`.
         """
-        pool = self._pool(tool)
-        session = self._sessions.get(session_id)
-        if session is None:
-            session = self._sessions[session_id] = _Session(session_id)
-        elif tool in session.sandboxes:
-            return session.sandboxes[tool]
-        async with session.opening:
-            sandbox = session.sandboxes.get(tool)
-            if sandbox is None:
-                try:
-                    sandbox = await self._open_in(session, pool, tool, confirmation)
-                except BaseException:
-                    if not session.sandboxes and self._sessions.get(session_id) is session:
-                        del self._sessions[session_id]
-                    raise
-                session.sandboxes[tool] = sandbox
+        while True:
+            pool = self._pool(tool)
+            session = self._sessions.get(session_id)
+            if session is None:
+                session = self._sessions[session_id] = _Session(session_id)
+            elif tool in session.sandboxes:
+                return session.sandboxes[tool]
+            async with session.opening:
+                if not session.is_over:
+                    return await self._sandbox_of(session, pool, tool, confirmation)
+
+    async def _sandbox_of(
+        self, session: _Session, pool: Pool[Warm], tool: str, confirmation: ConfirmationService | None
+    ) -> Sandbox:
+        sandbox = session.sandboxes.get(tool)
+        if sandbox is not None:
             return sandbox
+        try:
+            sandbox = await self._open_in(session, pool, tool, confirmation)
+        except BaseException:
+            if not session.sandboxes and self._sessions.get(session.id) is session:
+                del self._sessions[session.id]
+                session.is_over = True
+            raise
+        session.sandboxes[tool] = sandbox  # also if it was released meanwhile: then it is closed with the session
+        if session.is_over:
+            raise PoolExhausted(
+                f"the session {session.id!r} was released while it was being acquired", hint="acquire it again"
+            )
+        return sandbox
 
     async def _open_in(
         self, session: _Session, pool: Pool[Warm], tool: str, confirmation: ConfirmationService | None
@@ -288,16 +310,36 @@ class SandboxPool:
         return sandbox
 
     async def release(self, session_id: str) -> None:
-        """End a session with its boxes and its workspace."""
+        """End a session with its boxes and its workspace; a caller who is cancelled leaves it to end by itself."""
+        task = self._begin_release(session_id)
+        if task is not None:
+            await asyncio.shield(task)
+
+    def _begin_release(self, session_id: str) -> asyncio.Task[None] | None:
         session = self._sessions.pop(session_id, None)
         if session is None:
-            return
+            return None
+        session.is_over = True
+        task = asyncio.get_running_loop().create_task(self._end_session(session))
+        self._releasing.add(task)
+        task.add_done_callback(self._is_released)
+        return task
+
+    def _is_released(self, task: asyncio.Task[None]) -> None:
+        self._releasing.discard(task)
+        if not task.cancelled():
+            task.exception()  # looked at: whoever waits for the release is told, and if nobody does, nobody is
+
+    async def _end_session(self, session: _Session) -> None:
         async with session.opening:
-            for sandbox in session.sandboxes.values():
-                await sandbox.close()
+            closing = (sandbox.close() for sandbox in session.sandboxes.values())
+            outcomes = await asyncio.gather(*closing, return_exceptions=True)
             if session.first is not None:
                 for pool in set(self._pools.values()):
                     pool.discard(session.first)
+        for outcome in outcomes:
+            if outcome is not None:
+                raise outcome
 
     def sessions(self) -> tuple[SessionInfo, ...]:
         """The sessions that have a box."""
@@ -351,15 +393,16 @@ class SandboxPool:
         return sandbox
 
     async def _make(self, blueprint: Blueprint) -> Warm:
-        assert self._scratch is not None
-        workspace = self._scratch.make()
+        scratch = self._scratch
+        assert scratch is not None
+        workspace = scratch.make()
         try:
             grant = blueprint.assembly(workspace).grant
             box = await blueprint.engine.open(grant)
         except BaseException:
-            self._scratch.remove(workspace)
+            scratch.remove(workspace)
             raise
-        warm = Warm(box, grant, workspace, self._scratch)
+        warm = Warm(box, grant, workspace, scratch)
         try:
             await box.warm()
         except BaseException:
@@ -371,12 +414,20 @@ class SandboxPool:
         """Release the sessions that nobody has used for long; again and again."""
         for session in tuple(self._sessions.values()):
             if session.sandboxes and session.idle_seconds > self._ttl and not session.opening.locked():
-                task = asyncio.get_running_loop().create_task(self._release_quietly(session.id))
-                self._releasing.add(task)
-                task.add_done_callback(self._releasing.discard)
+                self._begin_release(session.id)
         pause = min(_SWEEP_SECONDS, self._ttl / 2)
         self._sweeper = asyncio.get_running_loop().call_later(pause, self._sweep)
 
-    async def _release_quietly(self, session_id: str) -> None:
-        with suppress(OSError):
-            await self.release(session_id)
+
+async def _finish(work: Coroutine[Any, Any, None]) -> None:
+    """Do what must not be left half done; a cancellation is passed on afterwards."""
+    task = asyncio.ensure_future(work)
+    cancelled: asyncio.CancelledError | None = None
+    while not task.done():
+        try:
+            await asyncio.wait((task,))
+        except asyncio.CancelledError as asked:
+            cancelled = asked
+    task.result()
+    if cancelled is not None:
+        raise cancelled

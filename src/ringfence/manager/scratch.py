@@ -2,18 +2,22 @@
 
 They lie in one directory for each process that makes them, which it holds locked. Whoever comes next removes those
 whose process has died.
+
+What is removed is what an agent made: as deep as it liked, without permissions, full of links. So nothing is followed,
+nothing recurses, no path grows, and one directory is open at a time; `..` leads back up, for nobody moves anything any
+more.
 """
 
 import fcntl
 import os
-import shutil
+import stat
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
 from ringfence.errors import PermissionDenied
 
-_LOCK = ".lock"
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def scratch_directory(environ: Mapping[str, str], home: str) -> Path:
@@ -28,18 +32,15 @@ class Scratch:
         Raises:
             PermissionDenied: the directory cannot be made or written.
         """
-        self._own = directory / f"{os.getpid()}-{os.urandom(4).hex()}"
         try:
             directory.mkdir(parents=True, exist_ok=True, mode=0o700)
             _remove_abandoned(directory)
-            self._own.mkdir(mode=0o700)
-            self._lock = os.open(self._own / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            self._own, self._lock = _claim(directory)
         except OSError as fault:
             raise PermissionDenied(
                 f"no workspaces can be made in {directory} ({fault.strerror})",
                 hint="make it writable, or set RINGFENCE_WORKSPACES_DIR to a directory that is",
             ) from fault
-        fcntl.flock(self._lock, fcntl.LOCK_EX)
 
     def make(self) -> Path:
         """A new, empty workspace."""
@@ -47,28 +48,84 @@ class Scratch:
         path.mkdir(mode=0o700)
         return path
 
+    def remove_empty(self, workspace: Path) -> bool:
+        """Remove one if nothing is in it, as in most, or it is gone already; does not take long."""
+        try:
+            os.rmdir(workspace)
+        except FileNotFoundError:
+            return True
+        except OSError:
+            return False
+        return True
+
     def remove(self, workspace: Path) -> None:
-        """Remove one with all that is in it; follows no link."""
+        """Remove one with all that is in it, which may take long; what resists is left to whoever comes next."""
         with suppress(OSError):
-            os.rmdir(workspace)  # most are empty, and then this is all
-            return
-        shutil.rmtree(workspace, ignore_errors=True)
+            remove_tree(workspace)
 
     def close(self) -> None:
         if self._lock >= 0:
-            shutil.rmtree(self._own, ignore_errors=True)
+            self.remove(self._own)
             os.close(self._lock)
             self._lock = -1
 
 
+def remove_tree(path: str | os.PathLike[str]) -> None:
+    """Remove a directory that nobody uses any more.
+
+    Raises:
+        OSError: something in it cannot be removed, even after we gave ourselves the permission.
+    """
+    way: list[str] = []
+    here = os.open(path, _DIRECTORY)
+    try:
+        while True:
+            below = _unlink_files(here)
+            if below is not None:
+                os.chmod(below, stat.S_IRWXU, dir_fd=here)
+                way.append(below)
+            elif not way:
+                break
+            left, here = here, os.open(below or "..", _DIRECTORY, dir_fd=here)
+            os.close(left)
+            if below is None:
+                os.rmdir(way.pop(), dir_fd=here)
+    finally:
+        os.close(here)
+    os.rmdir(path)
+
+
+def _unlink_files(directory: int) -> str | None:
+    """Remove what is no directory, up to the first one; its name, or None if all is gone."""
+    with os.scandir(directory) as entries:
+        for entry in entries:
+            if entry.is_dir(follow_symlinks=False):
+                return entry.name
+            os.unlink(entry.name, dir_fd=directory)
+    return None
+
+
+def _claim(directory: Path) -> tuple[Path, int]:
+    """A new directory that we hold locked. If somebody takes it for abandoned before we do, another one."""
+    while True:
+        own = directory / f"{os.getpid()}-{os.urandom(4).hex()}"
+        own.mkdir(mode=0o700)
+        with suppress(FileNotFoundError):
+            lock = os.open(own, _DIRECTORY)
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if os.fstat(lock).st_nlink:
+                return own, lock
+            os.close(lock)
+
+
 def _remove_abandoned(directory: Path) -> None:
-    for entry in os.scandir(directory):
-        if not entry.is_dir(follow_symlinks=False):
-            continue
+    with os.scandir(directory) as entries:
+        names = [entry.name for entry in entries]
+    for name in names:
         with suppress(OSError):
-            lock = os.open(os.path.join(entry.path, _LOCK), os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+            lock = os.open(directory / name, _DIRECTORY)
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                shutil.rmtree(entry.path, ignore_errors=True)
+                remove_tree(directory / name)
             finally:
                 os.close(lock)

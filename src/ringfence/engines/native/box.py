@@ -386,8 +386,8 @@ class NativeBox:
         if said is None:  # it has ended: how is the word of PID 1
             try:
                 reply = await asyncio.shield(work.job.ended)
-            except Internal:
-                reply = self._reply_of_the_dead(work)
+            except Internal as fault:
+                reply = self._reply_of_the_dead(work, fault)
             self._drop(context)
         wall_seconds = time.monotonic() - begin
         timeout = self._timeout(request)
@@ -471,8 +471,8 @@ class NativeBox:
             self._stop(work, Limit.WALL)
             await _wait_through_cancel(work.over)
             raise
-        except Internal:
-            reply = self._reply_of_the_dead(work)
+        except Internal as fault:
+            reply = self._reply_of_the_dead(work, fault)
         finally:
             timer.cancel()
             watch.cancel()
@@ -483,7 +483,7 @@ class NativeBox:
             raise work.fault
         return reply
 
-    def _reply_of_the_dead(self, work: Work) -> Reply:
+    def _reply_of_the_dead(self, work: Work, fault: Internal) -> Reply:
         """PID 1 is gone: killed by us because it did not answer, or by the kernel for memory; anything else is raised.
 
         Raises:
@@ -491,7 +491,7 @@ class NativeBox:
         """
         if work.killed_for is not None or self._holder.memory_kills() > self._kills:
             return Reply(Kind.ENDED, work.job.id, (int(signal.SIGKILL), 0, 0, 0))
-        raise Internal("the box is gone", hint="open a new one")
+        raise fault
 
     def _spawn_failed(self, reply: Reply, program: str) -> SpawnFailed:
         number = reply.numbers[0]

@@ -20,9 +20,12 @@ from ringfence.errors import Internal
 from ringfence.values.request import Overflow, Stream
 from ringfence.values.rich import CodeError, Rich
 
-_PIECE = 256 * 1024
+_PIECE = 64 * 1024
+"""Read at once: other sessions wait while the frames in it are taken apart, of which there may be one per ten bytes."""
 _LAST_WORDS = 4096
 _CREDENTIALS = struct.Struct("=iII")
+_SHOWN_BYTES = 512
+"""What each thing shown costs besides its bytes, ours included; else things without any would cost nothing."""
 _TOO_MUCH = Rich((("text/plain", "(what follows is more than the output limit, and is not kept)"),))
 _CPU_CLOCK = 2  # CPUCLOCK_SCHED of all threads: clock_getcpuclockid(3)
 
@@ -194,11 +197,11 @@ class Context:
                 cell.error = read_error(body)
             case _ if cell.room < 0:
                 pass
-            case _ if cell.room < len(body):
+            case _ if cell.room < len(body) + _SHOWN_BYTES:
                 cell.room = -1
                 cell.shown.append(_TOO_MUCH)
             case _:
-                cell.room -= len(body)
+                cell.room -= len(body) + _SHOWN_BYTES
                 cell.shown.append(read_shown(body, is_value=kind == "result"))
 
     def _settle(self, code: int | None) -> None:
