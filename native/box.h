@@ -9,7 +9,7 @@
 #include <stdnoreturn.h>
 #include <sys/types.h>
 
-#define PROTOCOL_VERSION 2u
+#define PROTOCOL_VERSION 3u
 #define INLINE_MAX (48u * 1024u)        /* larger bodies come in a memfd: a SEQPACKET message is bounded by the socket's buffer */
 #define BODY_MAX (16u * 1024u * 1024u)
 
@@ -26,6 +26,7 @@ enum kind {                             /* manager to box */
     /* manager to guardian, over the lifeline */
     ATTACH = 32,
     ANSWER = 33,
+    FORGET = 34,
     /* guardian to manager */
     ASKED = 48,
     TOUCHED = 49,
@@ -61,5 +62,6 @@ void supervise(int listener, int rules, int manager);   /* in the guardian: from
 int supervised(void);                                   /* the listener, -1 if there is none */
 int supervise_one(void);                                /* answer one call; 0 when nobody is left to be supervised */
 void supervisor_answered(uint32_t question, uint32_t error);
+void supervisor_forgets(void);                          /* a new command: what was told is told again */
 
 #endif

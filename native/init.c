@@ -441,8 +441,8 @@ static int serve(void) {
     case CONFIGURE: {
         if (configured || w.at == w.end) die_because("a configuration is empty, or not the first");
         configured = 1;
+        int null = open("/dev/null", O_RDWR | O_CLOEXEC); /* before anybody has to be asked */
         int listener = configure(w, fds, n);
-        int null = open("/dev/null", O_RDWR | O_CLOEXEC);
         for (int i = 0; i < 3; i++) dup2(null, i);
         /* The numbers that commands are given stay taken, so that no descriptor that comes later has one of them: dup2 onto
          * itself would leave it close-on-exec. */

@@ -494,6 +494,8 @@ static int hear(int lifeline) {
         close(fds[1]);
     } else if (head[1] == ANSWER) {
         supervisor_answered(head[2], head[3]);
+    } else if (head[1] == FORGET) {
+        supervisor_forgets();
     } else {
         die_because("the owner says what makes no sense");
     }

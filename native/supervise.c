@@ -317,6 +317,8 @@ void supervisor_answered(uint32_t question, uint32_t error) {
     self.pending[question] = 0;
 }
 
+void supervisor_forgets(void) { memset(self.seen, 0, sizeof self.seen); }
+
 /* --- one call ---------------------------------------------------------------------------------------------------------- */
 
 static void on_path(const struct notification *n, const struct call *c, int changes, int dirfd, uint64_t address, int follow,

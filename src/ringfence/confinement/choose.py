@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Iterable
 
-from ringfence.confinement.base import Confiner, Prepared
+from ringfence.confinement.base import Confiner, Prepared, View
 from ringfence.errors import InitializationFailed
 from ringfence.values.grant import Grant
 from ringfence.values.guarantee import Guarantee
@@ -37,6 +37,20 @@ def build_view(grant: Grant, *, home: str, host_path: str, uid: int, gid: int) -
     from ringfence.confinement.linux.view import build_view as build
 
     return build(grant, home=home, host_path=host_path, uid=uid, gid=gid)
+
+
+def notification_filter(grant: Grant) -> bytes:
+    """The filter that stops calls to be looked at; empty if nothing is to be looked at."""
+    from ringfence.confinement.linux.notify import assemble
+
+    return assemble(grant.explain)
+
+
+def notification_rules(grant: Grant, view: View) -> tuple[str, ...]:
+    """What the guardian lets pass without asking."""
+    from ringfence.confinement.linux.notify import rules
+
+    return rules(grant, view)
 
 
 def facts() -> tuple[tuple[str, bool, str, str], ...]:

@@ -1,8 +1,8 @@
 """Which calls are looked at from outside while they happen, and what is plainly fine without asking.
 
-The filter stops a call; the guardian (native/supervise.c) reads what it is about, lets it go on if these rules say that it
-is plainly fine, and asks the manager otherwise. Everything here may be generous: what it calls fine still has to pass the
-wall, and what it does not is only asked about.
+The filter stops a call; the guardian (native/supervise.c) reads what it is about, lets it go on if these rules say that
+it is plainly fine, and asks the manager otherwise. Everything here may be generous: what it calls fine still has to
+pass the wall, and what it does not is only asked about.
 
 What this does not protect against: anything. It is how a refusal gets its reason; the wall refuses.
 """
@@ -135,9 +135,6 @@ def _words(grant: Grant, view: View) -> Iterator[str]:
     for cover in view.covers:
         if cover.how in (How.HIDE, How.FREEZE):
             yield from ("cover", os.path.join(cover.root, cover.below))
-    for root in grant.writable_roots:
-        for below in grant.protected:
-            yield from ("cover", os.path.join(root, below))
     yield from _denied_words(grant)
 
 

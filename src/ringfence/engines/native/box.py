@@ -17,9 +17,12 @@ from contextlib import ExitStack, suppress
 from functools import partial
 from typing import Any
 
+from ringfence.confinement.base import View
+from ringfence.confinement.choose import notification_rules
 from ringfence.engines.native.classify import Evidence, classify, violations
 from ringfence.engines.native.context import Context
 from ringfence.engines.native.control import Control, Job
+from ringfence.engines.native.explain import make_judge
 from ringfence.engines.native.interpreter import find_program
 from ringfence.engines.native.last_command import as_last
 from ringfence.engines.native.process import NativeProcess
@@ -33,12 +36,13 @@ from ringfence.engines.native.standby import (
     start_shell,
 )
 from ringfence.engines.native.starting import Started
+from ringfence.engines.native.supervisor import Supervisor
 from ringfence.engines.native.watch import Watch
 from ringfence.engines.native.work import Work
 from ringfence.engines.streams import feed
 from ringfence.errors import Internal, SpawnFailed
 from ringfence.limits.base import Holder
-from ringfence.values.grant import Grant
+from ringfence.values.grant import Explain, Grant
 from ringfence.values.guarantee import Wall
 from ringfence.values.limits import Limit
 from ringfence.values.outcome import Result, SandboxAudit, Usage
@@ -73,9 +77,17 @@ class NativeBox:
     interprets = frozenset({"python"})
 
     def __init__(
-        self, started: Started, grant: Grant, holder: Holder, wall: Wall, audit: SandboxAudit, setting: Setting
+        self,
+        started: Started,
+        grant: Grant,
+        view: View,
+        holder: Holder,
+        wall: Wall,
+        audit: SandboxAudit,
+        setting: Setting,
     ) -> None:
         self._started = started
+        self._view = view
         self._grant = grant
         self._holder = holder
         self._setting = setting
@@ -83,6 +95,7 @@ class NativeBox:
         self.audit = audit
         self._loop = asyncio.get_running_loop()
         self._control = Control(started)
+        self._supervisor: Supervisor | None = None
         self._turn = asyncio.Lock()
         self._kills = 0
         self._roots = tuple(map(os.fspath, grant.writable_roots))
@@ -115,9 +128,16 @@ class NativeBox:
         """
         self._control.configure()
         try:
-            await self._control.ready
+            listener = await self._control.ready
         except Internal:
             raise Internal(self._complaints() or "the box ended before it was ready") from None
+        if listener >= 0:
+            try:
+                reads = self._grant.explain is Explain.FULL
+                self._supervisor = Supervisor(self._started.lifeline, make_judge(self._grant, self._view), reads=reads)
+                self._supervisor.attach(listener, notification_rules(self._grant, self._view))
+            finally:
+                os.close(listener)
 
     async def warm(self) -> None:
         """Start a shell and an interpreter ahead of time; returns when they wait.
@@ -154,6 +174,8 @@ class NativeBox:
         if self._shell is not None:
             self._shell.close()
         self._control.close()
+        if self._supervisor is not None:
+            self._supervisor.close()
         self._started.let_go()
 
     def _on_gone(self, descriptor: int) -> None:
@@ -462,6 +484,8 @@ class NativeBox:
         """
         limits = self._grant.limits
         self._holder.start_command()
+        if self._supervisor is not None:
+            self._supervisor.begin()
         stop = partial(self._stop, work)
         watch = Watch(self._holder, limits, self._roots, self._control.first_pid, stop)
         timer = self._loop.call_later(self._timeout(request), self._stop, work, Limit.WALL)
@@ -551,6 +575,7 @@ class NativeBox:
         ending = classify(evidence, limits, timeout)
         out, err = work.captures
         cell = work.cell
+        refused, observed = self._supervisor.end() if self._supervisor is not None else ((), None)
         return Result(
             ending=ending,
             stdout_bytes=out.kept(),
@@ -563,7 +588,8 @@ class NativeBox:
                 peak_memory_bytes=max(self._holder.peak_memory_bytes(), peak),
                 measured_by=f"{self._holder.name}, wait4" if cell is None else f"{self._holder.name}, CPU clock",
             ),
-            violations=violations(evidence, ending, limits),
+            violations=(*refused, *violations(evidence, ending, limits)),
+            observed=observed,
             wall=self.wall,
             audit=self.audit,
             results=() if cell is None else tuple(cell.shown),

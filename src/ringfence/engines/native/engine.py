@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from ringfence.confinement.base import Confiner, Prepared
-from ringfence.confinement.choose import build_view, choose
+from ringfence.confinement.choose import build_view, choose, notification_filter
 from ringfence.engines.native.box import NativeBox
+from ringfence.engines.native.helper import is_python
 from ringfence.engines.native.identity import INSIDE, stand_in
 from ringfence.engines.native.interpreter import find_python
 from ringfence.engines.native.standby import Setting
@@ -15,7 +16,7 @@ from ringfence.engines.native.starting import Started, helper, start
 from ringfence.errors import InitializationFailed, Internal
 from ringfence.limits.base import Holder
 from ringfence.limits.choose import choose as choose_holder
-from ringfence.values.grant import Grant
+from ringfence.values.grant import Explain, Grant
 from ringfence.values.guarantee import Guarantee, Wall
 from ringfence.values.outcome import SandboxAudit
 
@@ -54,7 +55,7 @@ class NativeEngine:
         try:
             holder = choose_holder(grant.limits)
             try:
-                started = start(confiner, prepared, holder, grant.limits, identity)
+                started = start(confiner, prepared, holder, grant.limits, identity, self._notification(grant))
             except BaseException:
                 holder.close()
                 raise
@@ -78,12 +79,19 @@ class NativeEngine:
             raise
         return box
 
+    def _notification(self, grant: Grant) -> bytes:
+        """The filter that has refusals explained; only our helper in C can look."""
+        return b"" if is_python() else notification_filter(grant)
+
     def _box(self, started: Started, grant: Grant, confiner: Confiner, prepared: Prepared, holder: Holder) -> NativeBox:
         probe = confiner.probe()
         guarantees = probe.guarantees | _BY_LIMITS
         if grant.read_outside:
             guarantees -= {Guarantee.HOST_FILES_HIDDEN, Guarantee.HOST_NAMES_HIDDEN}
-        wall = Wall(confiner.name, guarantees, (holder.name,), (*probe.notes, *prepared.notes))
+        notes = (*probe.notes, *prepared.notes)
+        if started.notify < 0 and grant.explain is not Explain.OFF:
+            notes = (*notes, "refusals by the kernel are not explained: our helper in C is needed for that")
+        wall = Wall(confiner.name, guarantees, (holder.name,), notes)
         shell = next(shell for shell in _SHELLS if os.path.exists(shell))
         env = {
             **dict(prepared.env),
@@ -104,7 +112,7 @@ class NativeEngine:
             python=grant.python or find_python(env["PATH"]),
             preload=grant.preload,
         )
-        return NativeBox(started, grant, holder, wall, audit, setting)
+        return NativeBox(started, grant, prepared.view, holder, wall, audit, setting)
 
 
 def _redacted(started: Started, grant: Grant, home: str) -> tuple[str, ...]:

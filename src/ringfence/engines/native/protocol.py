@@ -1,4 +1,4 @@
-"""The messages between the manager and PID 1 of a box: docs/box-protocol.md, version 2.
+"""The messages between the manager and PID 1 of a box: docs/box-protocol.md, version 3.
 
 Every byte that comes from a box is hostile: lengths are checked, kinds and numbers are closed sets, and a message
 that does not fit is a fault of the box, never of ours.
@@ -15,7 +15,7 @@ from enum import IntEnum, IntFlag
 
 from ringfence.errors import Internal
 
-VERSION = 2
+VERSION = 3
 INLINE_MAX = 48 * 1024
 BODY_MAX = 16 * 1024 * 1024
 REPLY_MAX = 256
@@ -35,6 +35,7 @@ class Kind(IntEnum):
     TERMINAL = 19
     ATTACH = 32
     ANSWER = 33
+    FORGET = 34
     ASKED = 48
     TOUCHED = 49
 

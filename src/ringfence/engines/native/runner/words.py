@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 else:
     import _signal as signal  # what the public module adds are enums, at 10 ms
 
-PROTOCOL_VERSION = 2
+PROTOCOL_VERSION = 3
 INLINE_MAX = 48 * 1024
 BODY_MAX = 16 * 1024 * 1024
 

@@ -1,0 +1,122 @@
+"""Says why a call is refused, from the grant: which rule, and what would allow it. Pure but for one look at the host.
+
+A write is refused by name: the answer is final, so what is recorded is what happened. A read that the view hides comes
+to nothing by itself; it is recorded where a rule names it, or where the host has something there that the box was not
+granted. What is neither is a file that does not exist, which is nobody's doing.
+"""
+
+import errno
+import ipaddress
+import os
+from collections.abc import Callable
+from typing import Final
+
+from ringfence.confinement.base import How, View
+from ringfence.policy.globs import compiled
+from ringfence.values.grant import Grant
+from ringfence.values.violation import Severity, Violation, ViolationKind
+
+_HARMLESS: Final = ("__pycache__",)  # Python tries to keep its bytecode beside every module, and does without
+_KERNEL: Final = ("/proc", "/dev")
+"""Where writing is the kernel's to judge: a process's own settings, its terminals."""
+_LOOKED_FOR: Final = (
+    "/run/nscd/socket",  # the C library looks for these wherever names of users and hosts are asked for
+    "/var/run/nscd/socket",
+    "/run/systemd/userdb",
+    "/run/user",
+    "/dev/log",
+)
+_NOTHING: Final = "nothing: the blacklist beats every grant"
+_BY_HAND: Final = "a person's own hand, outside the box"
+_CHANGES: Final = {
+    "write": "written",
+    "create": "made",
+    "delete": "removed",
+    "rename": "renamed",
+    "link": "linked",
+    "chmod": "changed in mode",
+    "chown": "given away",
+}
+
+
+def make_judge(grant: Grant, view: View) -> Callable[[str, str, str], tuple[int, Violation | None]]:
+    """For the supervisor: (operation, target, second target) to (errno, violation); errno 0 lets the wall decide."""
+    rules = compiled(grant.denied)
+    private = ("/tmp", "/var/tmp", "/dev/shm", *([view.home] if view.home not in view.readable else []))
+    writable = tuple(dict.fromkeys((*map(os.fspath, grant.writable_roots), *private)))
+    # What the wall covers, and no more: a repository that is made during the run has hooks of its own.
+    covers = (cover for cover in view.covers if cover.how is How.FREEZE)
+    frozen = tuple((os.path.join(cover.root, cover.below), cover.below) for cover in covers)
+    shown = (*view.system, *(name for name, _ in view.links), *view.readable, *writable, "/etc", *_KERNEL)
+
+    def judge(operation: str, one: str, two: str) -> tuple[int, Violation | None]:
+        if operation in ("connect", "bind"):
+            return on_address(operation, one)
+        for target in filter(None, (one, two)):
+            error, violation = on_path(operation, target)
+            if violation is not None:
+                return error, violation
+        return 0, None
+
+    def on_path(operation: str, path: str) -> tuple[int, Violation | None]:
+        row = rules.matches(path)
+        if row is not None:
+            why = f"{operation} of {path}: it is blacklisted"
+            return errno.EACCES, _violation(why, Severity.HIGH, f"filesystem.blacklist {row}", _NOTHING)
+        if operation in ("read", "exec"):
+            if _is_below(path, shown) or not os.path.lexists(path):
+                return 0, None
+            why = f"{operation} of {path}: it is not in what is granted"
+            return errno.ENOENT, _violation(why, Severity.MEDIUM, "filesystem.whitelist", f"grant it: read={path}")
+        below = next((below for place, below in frozen if _is_below(path, (place,))), None)
+        if below is not None:
+            why = f"{path} may be read, not {_CHANGES.get(operation, 'changed')}"
+            return errno.EACCES, _violation(why, Severity.HIGH, f"protected {below}", _BY_HAND)
+        if _is_below(path, writable) or (_is_below(path, _KERNEL) and not _is_below(path, ("/proc/sys",))):
+            return 0, None
+        if any(part in _HARMLESS for part in path.split("/")):
+            return 0, None
+        why = f"{path} may not be {_CHANGES.get(operation, 'changed')}: it is not in what may be written"
+        return errno.EROFS, _violation(
+            why, Severity.MEDIUM, "filesystem.whitelist", f"grant its directory: write={os.path.dirname(path)}"
+        )
+
+    def on_address(operation: str, address: str) -> tuple[int, Violation | None]:
+        if address.startswith("unix:"):
+            return on_socket(address.removeprefix("unix:"))
+        host = address.rpartition(":")[0].strip("[]")
+        ip = ipaddress.ip_address(host)
+        if isinstance(ip, ipaddress.IPv6Address) and ip.ipv4_mapped is not None:
+            ip = ip.ipv4_mapped
+        if ip.is_loopback or ip.is_unspecified:
+            return 0, None
+        what = f"connection to {address}" if operation == "connect" else f"listening on {address}"
+        violation = Violation(
+            ViolationKind.NETWORK,
+            Severity.MEDIUM,
+            f"{what}: there is no network inside",
+            "network.allowNetwork false",
+            "fetch it outside the box, and hand the result in as a file",
+        )
+        return (errno.ENETUNREACH if operation == "connect" else errno.EADDRNOTAVAIL), violation
+
+    def on_socket(path: str) -> tuple[int, Violation | None]:
+        if not path.startswith("/") or _is_below(path, _LOOKED_FOR):
+            return 0, None
+        row = rules.matches(path)
+        if row is None and (_is_below(path, writable) or not os.path.lexists(path)):
+            return 0, None
+        rule = f"filesystem.blacklist {row}" if row is not None else "filesystem.whitelist"
+        return errno.EACCES, Violation(
+            ViolationKind.NETWORK, Severity.HIGH, f"connection to the socket {path}", rule, "nothing: it is the host's"
+        )
+
+    return judge
+
+
+def _violation(what: str, severity: Severity, rule: str, allow_by: str) -> Violation:
+    return Violation(ViolationKind.PATH, severity, what, rule, allow_by)
+
+
+def _is_below(path: str, tops: tuple[str, ...]) -> bool:
+    return any(path == top or path.startswith(top.rstrip("/") + "/") for top in tops)
