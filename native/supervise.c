@@ -63,6 +63,7 @@ struct how {
 #define PENDING_MAX 256
 #define SEEN_SIZE 4096 /* a power of two */
 #define HERE (-100)    /* AT_FDCWD */
+#define MISSING "missing" /* what the caller would not find: the view hides it, or it is not there */
 
 /* How each kind of call names what it is about. The numbers of calls come with the rules, since they differ by machine. */
 enum shape {
@@ -186,7 +187,7 @@ static int link_of(const char *path, char *into) {
     return 0;
 }
 
-/* Where `text` leads the caller, links followed; a last name that is not there is kept. The descriptor is of the caller's root. */
+/* Where `text` leads the caller, links followed; a last name that is not there is kept. Returns 1 if nothing is there. */
 static int resolve(pid_t pid, int dirfd, const char *text, int follow, char *into) {
     char name[64], whole[2 * PATH_SIZE];
     if (*text == '/') {
@@ -219,7 +220,7 @@ static int resolve(pid_t pid, int dirfd, const char *text, int follow, char *int
     close(root);
     if (fd < 0) { /* not there, or not to be reached: as it was written */
         snprintf(into, PATH_SIZE, "%.*s", PATH_SIZE - 1, whole);
-        return 0;
+        return 1;
     }
     snprintf(name, sizeof name, "/proc/self/fd/%d", fd);
     int bad = link_of(name, into);
@@ -230,7 +231,7 @@ static int resolve(pid_t pid, int dirfd, const char *text, int follow, char *int
         if (have + strlen(last) + 2 > PATH_SIZE) return -1;
         snprintf(into + have, PATH_SIZE - have, "%s%s", have > 1 ? "/" : "", last);
     }
-    return 0;
+    return !!last;
 }
 
 static int is_below(const char *path, const char *top) {
@@ -325,8 +326,9 @@ static void on_path(const struct notification *n, const struct call *c, int chan
                     const char *second) {
     char text[PATH_SIZE], path[PATH_SIZE];
     const char *name = c->shape > OPENAT2 ? c->name : changes ? "write" : "read";
-    if (peek_text((pid_t)n->pid, address, text) || is_own_descriptor(text) ||
-        resolve((pid_t)n->pid, dirfd, text, follow, path)) {
+    int missing = -1;
+    if (!peek_text((pid_t)n->pid, address, text) && !is_own_descriptor(text)) missing = resolve((pid_t)n->pid, dirfd, text, follow, path);
+    if (missing < 0) {
         answer(n->id, 0);
         return;
     }
@@ -335,7 +337,7 @@ static void on_path(const struct notification *n, const struct call *c, int chan
         answer(n->id, 0);
         return;
     }
-    ask(n, name, path, second ? second : "");
+    ask(n, name, path, second ? second : missing && !changes ? MISSING : "");
 }
 
 static void on_address(const struct notification *n, const struct call *c, uint64_t address, uint64_t length) {
@@ -346,7 +348,8 @@ static void on_address(const struct notification *n, const struct call *c, uint6
         struct sockaddr_un local;
         char bytes[128];
     } a;
-    char text[PATH_SIZE];
+    char text[PATH_SIZE], path[PATH_SIZE];
+    int missing = 0;
     memset(&a, 0, sizeof a);
     size_t size = length < sizeof a ? (size_t)length : sizeof a;
     if (size < sizeof(sa_family_t) || peek((pid_t)n->pid, address, &a, size) < 2) {
@@ -372,12 +375,20 @@ static void on_address(const struct notification *n, const struct call *c, uint6
             return;
         }
         a.bytes[sizeof a - 1] = 0;
-        if (a.local.sun_path[0]) snprintf(text, sizeof text, "unix:%s", a.local.sun_path);
-        else snprintf(text, sizeof text, "unix:@%s", a.local.sun_path + 1);
+        if (!a.local.sun_path[0]) {
+            snprintf(text, sizeof text, "unix:@%s", a.local.sun_path + 1);
+            break;
+        }
+        missing = resolve((pid_t)n->pid, HERE, a.local.sun_path, 1, path);
+        if (missing < 0) {
+            answer(n->id, 0);
+            return;
+        }
+        snprintf(text, sizeof text, "unix:%.*s", PATH_SIZE - 8, path);
         break;
     default: answer(n->id, 0); return;
     }
-    ask(n, c->name, text, "");
+    ask(n, c->name, text, missing ? MISSING : "");
 }
 
 static void on_call(const struct notification *n, const struct call *c) {
@@ -405,11 +416,11 @@ static void on_call(const struct notification *n, const struct call *c) {
     case FOLLOWED: on_path(n, c, 1, here, a[0], 1, NULL); break;
     case FOLLOWEDAT: on_path(n, c, 1, (int)a[0], a[1], 1, NULL); break;
     case PAIR:
-        if (peek_text((pid_t)n->pid, a[1], text) || resolve((pid_t)n->pid, here, text, 0, second)) answer(n->id, 0);
+        if (peek_text((pid_t)n->pid, a[1], text) || resolve((pid_t)n->pid, here, text, 0, second) < 0) answer(n->id, 0);
         else on_path(n, c, 1, here, a[0], 0, second);
         break;
     case PAIRAT:
-        if (peek_text((pid_t)n->pid, a[3], text) || resolve((pid_t)n->pid, (int)a[2], text, 0, second)) answer(n->id, 0);
+        if (peek_text((pid_t)n->pid, a[3], text) || resolve((pid_t)n->pid, (int)a[2], text, 0, second) < 0) answer(n->id, 0);
         else on_path(n, c, 1, (int)a[0], a[1], 0, second);
         break;
     case SYMLINK: on_path(n, c, 1, here, a[1], 0, NULL); break;

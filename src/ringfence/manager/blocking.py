@@ -9,6 +9,7 @@ from ringfence.approvals.base import ConfirmationService
 from ringfence.manager.granting import REQUIRED
 from ringfence.manager.policing import PolicyEngine
 from ringfence.manager.sandbox import Sandbox, StrPath
+from ringfence.values.grant import Explain
 from ringfence.values.guarantee import Guarantee
 from ringfence.values.limits import Limits
 from ringfence.values.outcome import Result
@@ -39,6 +40,7 @@ def run(
     on_output: OnOutput | None = None,
     language: str | None = None,
     python: StrPath | None = None,
+    explain: Explain | str = Explain.CHANGES,
 ) -> Result:
     """Run one command in a box of its own, wait for it, and throw the box away.
 
@@ -66,6 +68,7 @@ def run(
             tool=tool,
             confirmation=confirmation,
             python=python,
+            explain=explain,
         )
         async with sandbox:
             if language is not None and isinstance(command, str):

@@ -14,7 +14,7 @@ from ringfence.policy.judging import INSIDE
 from ringfence.policy.layer import is_below
 from ringfence.policy.reading import Directory
 from ringfence.policy.terms import Terms
-from ringfence.values.grant import Grant
+from ringfence.values.grant import Explain, Grant
 from ringfence.values.guarantee import Guarantee
 from ringfence.values.limits import Limits
 
@@ -56,6 +56,7 @@ class Wish:
     requires: frozenset[Guarantee] = REQUIRED
     python: str | os.PathLike[str] | None = None
     preload: tuple[str, ...] = ()
+    explain: Explain = Explain.CHANGES
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +127,7 @@ def make_grant(
         env=(*env.items(), *wish.env),
         python=_interpreter(wish.python),
         preload=_modules(wish.preload),
+        explain=wish.explain,
         limits=terms.limits(config.limits, wish.limits) if terms else wish.limits or config.limits,
         requires=requires,
     )

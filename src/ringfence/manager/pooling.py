@@ -27,7 +27,7 @@ from ringfence.manager.scratch import Scratch, scratch_directory
 from ringfence.pool.plan import PoolConfig
 from ringfence.pool.pool import Pool
 from ringfence.pool.state import PoolState
-from ringfence.values.grant import Grant
+from ringfence.values.grant import Explain, Grant
 from ringfence.values.guarantee import Guarantee
 from ringfence.values.limits import Limits
 
@@ -124,6 +124,7 @@ class SandboxPool:
         requires: frozenset[Guarantee] = REQUIRED,
         python: StrPath | None = None,
         preload: Sequence[str] = (),
+        explain: Explain = Explain.CHANGES,
         session_ttl_seconds: float = 900.0,
     ) -> None:
         if not session_ttl_seconds > 0:
@@ -137,6 +138,7 @@ class SandboxPool:
             requires=requires,
             python=python,
             preload=tuple(preload),
+            explain=explain,
         )
         self._judged = partial(Judged, policy=policy, role=role)
         self._sandbox_config = sandbox_config

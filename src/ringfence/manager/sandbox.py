@@ -23,6 +23,7 @@ from ringfence.policy import judging
 from ringfence.policy.decide import decide
 from ringfence.policy.globs import compiled
 from ringfence.values.facts import PathFact, Span, Touch
+from ringfence.values.grant import Explain
 from ringfence.values.guarantee import Guarantee, Wall
 from ringfence.values.limits import Limits
 from ringfence.values.outcome import Result, Usage
@@ -70,6 +71,8 @@ class Sandbox:
         confirmation: who is asked where the policy says so; without one, what would be asked is refused.
         python: the interpreter that runs Python code; the first one on PATH if not given.
         preload: modules that it imports before it is asked for anything.
+        explain: how much is looked at while commands run, so that a refusal has its exact reason: `off`, `changes`
+            (opens for writing, programs, connections, names and modes) or `full` (every open).
 
     Raises:
         InvalidConfig, PathAccessDenied: what was asked for makes no sense or cannot be granted.
@@ -93,6 +96,7 @@ class Sandbox:
         confirmation: ConfirmationService | None = None,
         python: StrPath | None = None,
         preload: Sequence[str] = (),
+        explain: Explain | str = Explain.CHANGES,
     ) -> None:
         wish = Wish(
             workspace=workspace,
@@ -104,6 +108,7 @@ class Sandbox:
             requires=requires,
             python=python,
             preload=tuple(preload),
+            explain=_explain(explain),
         )
         judged = Judged(policy=policy, role=role, tool=tool)
         self._set_up(assemble(wish, config_path=config, judged=judged), confirmation, os.urandom(8).hex())
@@ -471,6 +476,14 @@ class Sandbox:
     def __repr__(self) -> str:
         state = "closed" if self._closed else "active" if self.is_active else "idle"
         return f"<Sandbox {self._grant.workspace} {self.name} {state}>"
+
+
+def _explain(given: Explain | str) -> Explain:
+    try:
+        return Explain(given)
+    except ValueError:
+        known = ", ".join(Explain)
+        raise InvalidConfig(f"explain is {given!r}", hint=f"one of {known}") from None
 
 
 def _request(

@@ -75,6 +75,9 @@ def run(
     as_json: Annotated[
         bool, typer.Option("--json", help="Print one JSON object with everything, instead of its output.")
     ] = False,
+    observe: Annotated[
+        str, typer.Option(metavar="LEVEL", help="What is looked at while it runs: off, changes, or full (every open).")
+    ] = "changes",
     explain: Annotated[
         bool, typer.Option("--explain", help="Say on stderr what the wall was and what was used.")
     ] = False,
@@ -110,6 +113,7 @@ def run(
         tool=tool or ("shell_exec" if language is None else "code_run"),
         language=language,
         python=python,
+        explain=observe,
         # Whoever sits at the terminal is asked where the policy says so; piped input is the command's, not an answer.
         confirmation=TerminalConfirmationService() if sys.stdin.isatty() and not stdin else None,
         overflow=Overflow.STOP,

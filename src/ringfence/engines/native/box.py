@@ -22,7 +22,7 @@ from ringfence.confinement.choose import notification_rules
 from ringfence.engines.native.classify import Evidence, classify, violations
 from ringfence.engines.native.context import Context
 from ringfence.engines.native.control import Control, Job
-from ringfence.engines.native.explain import make_judge
+from ringfence.engines.native.explain import Explainer
 from ringfence.engines.native.interpreter import find_program
 from ringfence.engines.native.last_command import as_last
 from ringfence.engines.native.process import NativeProcess
@@ -134,7 +134,7 @@ class NativeBox:
         if listener >= 0:
             try:
                 reads = self._grant.explain is Explain.FULL
-                self._supervisor = Supervisor(self._started.lifeline, make_judge(self._grant, self._view), reads=reads)
+                self._supervisor = Supervisor(self._started.lifeline, Explainer(self._grant, self._view), reads=reads)
                 self._supervisor.attach(listener, notification_rules(self._grant, self._view))
             finally:
                 os.close(listener)
@@ -276,8 +276,15 @@ class NativeBox:
 
     # --- commands -----------------------------------------------------------------------------------------------------
 
+    def _begin(self) -> float:
+        """From now on, what is used and seen counts for the piece of work that comes; returns the time."""
+        self._holder.start_command()
+        if self._supervisor is not None:
+            self._supervisor.begin()
+        return time.monotonic()
+
     async def _run_command(self, request: Request) -> Result:
-        begin = time.monotonic()
+        begin = self._begin()
         feeder: asyncio.Task[None] | None = None
         work = self._tell_waiting_shell(request)
         if work is None:
@@ -394,8 +401,8 @@ class NativeBox:
     # --- interpreters -------------------------------------------------------------------------------------------------
 
     async def _run_call(self, language: str, name: str, text: str, request: Request) -> Result:
-        begin = time.monotonic()
         context = await self._context(language, name)
+        begin = self._begin()
         code = text.encode("utf-8", "surrogateescape")
         if self._between is None:
             self._between = self._loop.call_later(_BETWEEN_SECONDS, self._look_between)
@@ -483,9 +490,6 @@ class NativeBox:
             SpawnFailed, Internal: see `run`; or what the caller's own callback raised.
         """
         limits = self._grant.limits
-        self._holder.start_command()
-        if self._supervisor is not None:
-            self._supervisor.begin()
         stop = partial(self._stop, work)
         watch = Watch(self._holder, limits, self._roots, self._control.first_pid, stop)
         timer = self._loop.call_later(self._timeout(request), self._stop, work, Limit.WALL)

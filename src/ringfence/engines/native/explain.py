@@ -8,7 +8,6 @@ granted. What is neither is a file that does not exist, which is nobody's doing.
 import errno
 import ipaddress
 import os
-from collections.abc import Callable
 from typing import Final
 
 from ringfence.confinement.base import How, View
@@ -17,6 +16,7 @@ from ringfence.values.grant import Grant
 from ringfence.values.violation import Severity, Violation, ViolationKind
 
 _HARMLESS: Final = ("__pycache__",)  # Python tries to keep its bytecode beside every module, and does without
+_MISSING: Final = "missing"
 _KERNEL: Final = ("/proc", "/dev")
 """Where writing is the kernel's to judge: a process's own settings, its terminals."""
 _LOOKED_FOR: Final = (
@@ -39,53 +39,61 @@ _CHANGES: Final = {
 }
 
 
-def make_judge(grant: Grant, view: View) -> Callable[[str, str, str], tuple[int, Violation | None]]:
+class Explainer:
     """For the supervisor: (operation, target, second target) to (errno, violation); errno 0 lets the wall decide."""
-    rules = compiled(grant.denied)
-    private = ("/tmp", "/var/tmp", "/dev/shm", *([view.home] if view.home not in view.readable else []))
-    writable = tuple(dict.fromkeys((*map(os.fspath, grant.writable_roots), *private)))
-    # What the wall covers, and no more: a repository that is made during the run has hooks of its own.
-    covers = (cover for cover in view.covers if cover.how is How.FREEZE)
-    frozen = tuple((os.path.join(cover.root, cover.below), cover.below) for cover in covers)
-    shown = (*view.system, *(name for name, _ in view.links), *view.readable, *writable, "/etc", *_KERNEL)
 
-    def judge(operation: str, one: str, two: str) -> tuple[int, Violation | None]:
+    def __init__(self, grant: Grant, view: View) -> None:
+        self._rules = compiled(grant.denied)
+        private = ("/tmp", "/var/tmp", "/dev/shm", *([view.home] if view.home not in view.readable else []))
+        self._writable = tuple(dict.fromkeys((*map(os.fspath, grant.writable_roots), *private)))
+        # What the wall covers, and no more: a repository that is made during the run has hooks of its own.
+        covers = (cover for cover in view.covers if cover.how is How.FREEZE)
+        self._frozen = tuple((os.path.join(cover.root, cover.below), cover.below) for cover in covers)
+        self._system = (*view.system, *(name for name, _ in view.links), "/etc", *_KERNEL)
+        self._stand_ins = frozenset(f"/etc/{name}" for name, _ in (*view.texts, *view.etc))
+
+    def __call__(self, operation: str, one: str, two: str) -> tuple[int, Violation | None]:
         if operation in ("connect", "bind"):
-            return on_address(operation, one)
+            return self._on_address(operation, one, is_missing=two == _MISSING)
+        if operation in ("read", "exec"):
+            return self._on_read(operation, one, is_missing=two == _MISSING)
         for target in filter(None, (one, two)):
-            error, violation = on_path(operation, target)
+            error, violation = self._on_change(operation, target)
             if violation is not None:
                 return error, violation
         return 0, None
 
-    def on_path(operation: str, path: str) -> tuple[int, Violation | None]:
-        row = rules.matches(path)
-        if row is not None:
+    def _on_read(self, operation: str, path: str, *, is_missing: bool) -> tuple[int, Violation | None]:
+        row = self._rules.matches(path)
+        if row is not None and path not in self._stand_ins:
             why = f"{operation} of {path}: it is blacklisted"
             return errno.EACCES, _violation(why, Severity.HIGH, f"filesystem.blacklist {row}", _NOTHING)
-        if operation in ("read", "exec"):
-            if _is_below(path, shown) or not os.path.lexists(path):
-                return 0, None
-            why = f"{operation} of {path}: it is not in what is granted"
-            return errno.ENOENT, _violation(why, Severity.MEDIUM, "filesystem.whitelist", f"grant it: read={path}")
-        below = next((below for place, below in frozen if _is_below(path, (place,))), None)
-        if below is not None:
-            why = f"{path} may be read, not {_CHANGES.get(operation, 'changed')}"
-            return errno.EACCES, _violation(why, Severity.HIGH, f"protected {below}", _BY_HAND)
-        if _is_below(path, writable) or (_is_below(path, _KERNEL) and not _is_below(path, ("/proc/sys",))):
+        if not is_missing or _is_below(path, self._system) or not os.path.lexists(path):
             return 0, None
-        if any(part in _HARMLESS for part in path.split("/")):
-            return 0, None
-        why = f"{path} may not be {_CHANGES.get(operation, 'changed')}: it is not in what may be written"
-        return errno.EROFS, _violation(
-            why, Severity.MEDIUM, "filesystem.whitelist", f"grant its directory: write={os.path.dirname(path)}"
-        )
+        why = f"{operation} of {path}: it is not in what is granted"
+        return errno.ENOENT, _violation(why, Severity.MEDIUM, "filesystem.whitelist", f"grant it: read={path}")
 
-    def on_address(operation: str, address: str) -> tuple[int, Violation | None]:
+    def _on_change(self, operation: str, path: str) -> tuple[int, Violation | None]:
+        done = _CHANGES.get(operation, "changed")
+        row = self._rules.matches(path)
+        if row is not None:
+            why = f"{path} may not be {done}: it is blacklisted"
+            return errno.EACCES, _violation(why, Severity.HIGH, f"filesystem.blacklist {row}", _NOTHING)
+        below = next((below for place, below in self._frozen if _is_below(path, (place,))), None)
+        if below is not None:
+            why = f"{path} may be read, not {done}"
+            return errno.EACCES, _violation(why, Severity.HIGH, f"protected {below}", _BY_HAND)
+        is_kernel_s = _is_below(path, _KERNEL) and not _is_below(path, ("/proc/sys",))
+        if is_kernel_s or _is_below(path, self._writable) or any(part in _HARMLESS for part in path.split("/")):
+            return 0, None
+        why = f"{path} may not be {done}: it is not in what may be written"
+        allow_by = f"grant its directory: write={os.path.dirname(path)}"
+        return errno.EROFS, _violation(why, Severity.MEDIUM, "filesystem.whitelist", allow_by)
+
+    def _on_address(self, operation: str, address: str, *, is_missing: bool) -> tuple[int, Violation | None]:
         if address.startswith("unix:"):
-            return on_socket(address.removeprefix("unix:"))
-        host = address.rpartition(":")[0].strip("[]")
-        ip = ipaddress.ip_address(host)
+            return self._on_socket(address.removeprefix("unix:"), is_missing=is_missing)
+        ip = ipaddress.ip_address(address.rpartition(":")[0].strip("[]"))
         if isinstance(ip, ipaddress.IPv6Address) and ip.ipv4_mapped is not None:
             ip = ip.ipv4_mapped
         if ip.is_loopback or ip.is_unspecified:
@@ -100,18 +108,16 @@ def make_judge(grant: Grant, view: View) -> Callable[[str, str, str], tuple[int,
         )
         return (errno.ENETUNREACH if operation == "connect" else errno.EADDRNOTAVAIL), violation
 
-    def on_socket(path: str) -> tuple[int, Violation | None]:
-        if not path.startswith("/") or _is_below(path, _LOOKED_FOR):
-            return 0, None
-        row = rules.matches(path)
-        if row is None and (_is_below(path, writable) or not os.path.lexists(path)):
+    def _on_socket(self, path: str, *, is_missing: bool) -> tuple[int, Violation | None]:
+        """A socket of the host that the view hides. One that the box made for itself is nobody's business."""
+        row = self._rules.matches(path) if path.startswith("/") else None
+        hidden = is_missing and not _is_below(path, _LOOKED_FOR) and os.path.lexists(path)
+        if row is None and not hidden:
             return 0, None
         rule = f"filesystem.blacklist {row}" if row is not None else "filesystem.whitelist"
         return errno.EACCES, Violation(
             ViolationKind.NETWORK, Severity.HIGH, f"connection to the socket {path}", rule, "nothing: it is the host's"
         )
-
-    return judge
 
 
 def _violation(what: str, severity: Severity, rule: str, allow_by: str) -> Violation:
