@@ -5,7 +5,7 @@ its time and a margin; what it says has to be its own. An ending that is not the
 only if something was killed while it ran or shortly before; otherwise it is a fault.
 
 Between rounds nothing runs, and then there may be no more processes, descriptors, threads, control groups and files
-than after the first round. Kills are of processes that we started, by the pid that our own objects hold: PID 1 of a
+than after the round before. Kills are of processes that we started, by the pid that our own objects hold: PID 1 of a
 box, its launcher, an interpreter.
 """
 
@@ -124,12 +124,21 @@ class Unexpected(Exception):
 
 
 class Soak:
-    def __init__(self, executions: int, directory: Path, *, seed: int = 1, workers: int = 6) -> None:
+    def __init__(
+        self,
+        executions: int,
+        directory: Path,
+        *,
+        seed: int = 1,
+        workers: int = 6,
+        victims: tuple[str, ...] = ("PID 1", "launcher", "interpreter"),
+    ) -> None:
         self.executions = executions
         self.done = 0
         self.on_step: Callable[[str], None] = lambda note: None
         self._random = random.Random(seed)
         self._workers = workers
+        self._victims = victims
         self._workspaces = directory / "workspaces"
         self._state = directory / "home" / ".ringfence" / "state"
         self._home = directory / "home"
@@ -195,9 +204,9 @@ class Soak:
             await self._settle()
             footprint = Footprint.take(self._workspaces, self._state / "pending")
             if self._report.footprints:
-                first = self._report.footprints[0][1]
+                before = self._report.footprints[-1][1]
                 self._report.faults += [
-                    f"after {self.done} executions there is more: {what}" for what in footprint.grown_since(first)
+                    f"after {self.done} executions there is more: {what}" for what in footprint.grown_since(before)
                 ]
             self._report.footprints.append((self.done, footprint))
 
@@ -276,7 +285,7 @@ class Soak:
         victims = {"PID 1": box._control.first_pid, "launcher": box._started.launcher.pid}
         if interpreters:
             victims["interpreter"] = self._random.choice(interpreters)
-        what = self._random.choice(tuple(victims))
+        what = self._random.choice([name for name in self._victims if name in victims])
         for session in self._sessions:
             session.may_forget = True
         self._killed_at = time.monotonic()

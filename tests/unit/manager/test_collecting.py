@@ -14,10 +14,11 @@ from ringfence.values.outcome import OutputFile
 
 
 def tick() -> None:
-    """Wait until file times that are taken now differ from those before."""
-    before = now_ns()
-    while now_ns() == before:
-        time.sleep(0.001)
+    """Wait until file times that are taken now differ from those before; the coarse clock may be a tick behind them."""
+    for _ in range(3):
+        before = now_ns()
+        while now_ns() == before:
+            time.sleep(0.001)
 
 
 def names(found: tuple[OutputFile, ...]) -> list[str]:
