@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from ringfence.confinement.choose import confiners
-from ringfence.engines.base import Box, Engine
+from ringfence.engines.base import Box, Engine, Process
 from ringfence.engines.native.engine import NativeEngine
 from ringfence.engines.subprocess.engine import BareEngine
 from ringfence.errors import Internal, SpawnFailed
@@ -360,3 +360,213 @@ def test_usage_can_be_asked_at_any_time(bench: Bench) -> None:
         assert box.usage().measured_by
 
     bench.use(work)
+
+
+# --- what goes on -----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(params=WALLS)
+def walled(request: pytest.FixtureRequest, tmp_path: Path) -> Bench:
+    """Those with a wall, which alone keep interpreters and processes."""
+    return _bench(request.param, tmp_path)
+
+
+@pytest.fixture(params=["none", "fake"])
+def wall_less(request: pytest.FixtureRequest, tmp_path: Path) -> Bench:
+    return _bench(request.param, tmp_path)
+
+
+async def _said(process: Process, wanted: bytes) -> bytes:
+    said = b""
+    async with asyncio.timeout(20):
+        while wanted not in said:
+            await asyncio.sleep(0.005)
+            said += process.read()[0]
+    return said
+
+
+@pytest.mark.req("X2")
+def test_an_interpreter_keeps_its_state_and_each_name_has_its_own(walled: Bench) -> None:
+    async def work(box: Box) -> None:
+        assert "python" in box.interprets
+        assert (await box.run(Request(code="x = 1", language="python"))).ok
+        await box.run(Request(code="x = 2", language="python", context="b"))
+        for context, value in ((None, "1"), ("b", "2")):
+            done = await box.run(Request(code="print(x); x", language="python", context=context))
+            assert (done.stdout, done.results[-1].text, done.state_kept) == (f"{value}\n", value, True)
+        await box.run(Request(command="y=3; cd sub", context="s"))
+        kept = await box.run(Request(command="echo $y ${PWD##*/}", context="s"))
+        assert kept.stdout == "3 sub\n"
+        assert set(box.contexts()) == {("python", "main"), ("python", "b"), ("shell", "s")}
+        await box.restart("b", "python")
+        assert ("python", "b") not in box.contexts()
+        failed = await box.run(Request(code="x", language="python", context="b"))
+        assert failed.error is not None and failed.error.type == "NameError"
+
+    walled.use(work)
+
+
+def test_an_interpreter_that_leaves_ends_with_its_own_code_and_the_next_is_new(walled: Bench) -> None:
+    async def work(box: Box) -> None:
+        gone = await box.run(Request(code="x = 1\nimport os; os._exit(7)", language="python"))
+        assert (gone.ending, gone.state_kept) == (Exited(7), False)
+        killed = await box.run(Request(code="import os; os.kill(os.getpid(), 9)", language="python"))
+        assert (killed.ending, killed.state_kept) == (Signalled(9), False)
+        assert (await box.run(Request(code="print('x' in globals())", language="python"))).stdout == "False\n"
+
+    walled.use(work)
+
+
+def test_an_interrupt_ends_the_call_and_not_the_interpreter(walled: Bench) -> None:
+    async def work(box: Box) -> None:
+        assert not box.interrupt("main", "python")
+        heard = asyncio.Event()
+        code = "x = 5\nprint('up', flush=True)\nimport time; time.sleep(60)"
+        request = Request(code=code, language="python", on_output=lambda *piece: heard.set())
+        call = asyncio.ensure_future(box.run(request))
+        await asyncio.wait_for(heard.wait(), 20)
+        assert box.interrupt("main", "python")
+        done = await asyncio.wait_for(call, 20)
+        assert done.error is not None and done.error.type == "KeyboardInterrupt" and done.state_kept
+        assert (await box.run(Request(code="print(x)", language="python"))).stdout == "5\n"
+
+    walled.use(work)
+
+
+def test_a_call_of_an_interpreter_has_the_limits_of_a_command(walled: Bench) -> None:
+    async def work(box: Box) -> None:
+        late = await box.run(Request(code="while True: pass", language="python", timeout=0.3))
+        assert late.ending == TimedOut(0.3)
+        loud = await box.run(Request(code="while True: print('y')", language="python"))
+        assert loud.ending == LimitHit(Limit.OUTPUT, 1000) and loud.stdout == "y\n" * 500
+        assert (await box.run(Request(code="print('fine')", language="python"))).stdout == "fine\n"
+
+    walled.use(work, limits=Limits(output_bytes=1000))
+
+
+@pytest.mark.req("X2")
+def test_a_process_goes_on_beside_commands_until_it_is_ended(walled: Bench) -> None:
+    async def work(box: Box) -> None:
+        process = await box.start(Request(command='while read x; do echo "<$x>"; done; exit 3'))
+        assert process.alive and process.ending is None and box.processes() == (process,)
+        assert (await box.run(Request(command="echo beside"))).stdout == "beside\n"
+        assert await process.write(b"one\n")
+        assert await _said(process, b"<one>") == b"<one>\n"
+        assert await process.wait(0.01) is None
+        process.close_input()
+        ended = await process.wait(20)
+        assert ended is not None and ended.ending == Exited(3) == process.ending
+        assert not await process.write(b"late") and process.seconds > 0
+        deaf = await box.start(Request(command="trap '' TERM INT; echo up; sleep 60; sleep 60"))
+        await _said(deaf, b"up")
+        deaf.signal(15)
+        assert await deaf.wait(0.05) is None
+        deaf.kill()
+        killed = await deaf.wait(20)
+        assert killed is not None and killed.ending == Signalled(9)
+        assert killed.wall is not None and killed.wall.name == walled.kind
+
+    walled.use(work)
+
+
+def test_a_process_may_have_a_terminal(walled: Bench) -> None:
+    async def work(box: Box) -> None:
+        process = await box.start(Request(command="read x; stty size; read x; stty size"), terminal=(30, 90))
+        await process.write(b"\n")
+        await _said(process, b"30 90")
+        process.resize(40, 100)
+        await process.write(b"\n")
+        await _said(process, b"40 100")
+        ended = await process.wait(20)
+        assert ended is not None and ended.ok
+
+    walled.use(work)
+
+
+@pytest.mark.parametrize("terminal", [None, (24, 80)])
+def test_a_process_whose_program_is_not_there_is_a_fault_and_the_box_lives_on(
+    walled: Bench, terminal: tuple[int, int] | None
+) -> None:
+    async def work(box: Box) -> Result:
+        with pytest.raises(SpawnFailed, match="no-such-program"):
+            await (await box.start(Request(argv=("no-such-program",)), terminal=terminal)).wait(20)
+        return await box.run(Request(command="echo still here"))
+
+    assert walled.use(work).stdout == "still here\n"
+
+
+def test_without_a_wall_nothing_goes_on_and_no_state_is_kept_and_it_says_so(wall_less: Bench) -> None:
+    async def work(box: Box) -> None:
+        assert box.interprets == frozenset() and box.contexts() == () and box.processes() == ()
+        for terminal in (None, (24, 80)):
+            with pytest.raises(SpawnFailed):
+                await box.start(Request(command="echo x"), terminal=terminal)
+        assert not box.interrupt("main", "python")
+        await box.restart("main", "python")
+        await box.warm()
+        assert box.probe() and box.processes() == ()
+        assert (await box.run(Request(command="echo fine"))).stdout == "fine\n"
+
+    wall_less.use(work)
+
+
+def test_a_program_is_found_by_the_first_of_its_names_that_is_there(real: Bench) -> None:
+    async def work(box: Box) -> tuple[str | None, str | None]:
+        return box.find_program(("no-such-program", "bash", "sh")), box.find_program(("no-such-program",))
+
+    found, missing = real.use(work)
+    assert found is not None and os.path.basename(found) == "bash" and missing is None
+
+
+# --- made ahead of time -----------------------------------------------------------------------------------------------
+
+
+def test_a_warmed_box_gives_what_a_cold_one_gives(bench: Bench) -> None:
+    async def work(box: Box) -> None:
+        for _ in range(3):
+            await box.warm()
+            done = await box.run(Request(command="echo out; echo err >&2; exit 3"))
+            assert (done.ending, done.stdout, done.stderr) == (Exited(3), "out\n", "err\n")
+        await box.warm()
+        await box.warm()
+
+    if bench.kind == "fake":
+        pytest.skip("the fake has no shell that could say something on stderr")
+    bench.use(work)
+
+
+def test_a_box_that_is_lost_is_known_at_once_and_told_once(walled: Bench) -> None:
+    async def work(box: Any) -> None:
+        told: list[int] = []
+        box.when_lost(lambda: told.append(1))
+        assert box.probe() and box.alive and told == []
+        waiting = await box.start(Request(command="sleep 60"))
+        pid = box._control.first_pid
+        os.kill(pid, 9)
+        async with asyncio.timeout(20):
+            while box.probe():
+                await asyncio.sleep(0.001)
+        assert told == [1] and not box.alive
+        with pytest.raises(Internal):
+            await waiting.wait(20)
+        with pytest.raises(Internal):
+            await box.run(Request(command="echo x"))
+        with pytest.raises(Internal):
+            await box.start(Request(command="echo x"))
+        with pytest.raises(Internal):
+            await box.warm()
+
+    walled.use(work)
+
+
+def test_closing_a_box_is_not_a_loss(bench: Bench) -> None:
+    async def work(box: Box) -> list[int]:
+        told: list[int] = []
+        box.when_lost(lambda: told.append(1))
+        await box.warm()
+        await box.close()
+        assert not box.probe() and not box.alive
+        await asyncio.sleep(0.05)
+        return told
+
+    assert bench.use(work) == []

@@ -462,7 +462,7 @@ def test_how_a_shells_call_ends_and_whether_it_lives_on(place: Place, command: s
 @pytest.mark.xfail(strict=False, reason="reported: the loop that serves a shell's calls is seen by break and continue")
 def test_break_and_continue_outside_of_a_loop_do_no_harm(place: Place, command: str) -> None:
     async def work(box: Sandbox) -> None:
-        done = await box.shell(f"x=5; {command}; echo after", context="a", timeout=5)
+        done = await box.shell(f"x=5; {command}; echo after", context="a", timeout=2)
         assert (done.stdout, done.state_kept) == ("after\n", True)
 
     place.in_box(work)
@@ -783,7 +783,7 @@ def test_two_who_write_to_one_process_both_come_through(place: Place) -> None:
     async def work(box: Sandbox) -> None:
         count = await box.start("sleep 0.2; wc -c")
         writes = asyncio.gather(*(count.write(b"x" * 300_000) for _ in range(3)))
-        assert await asyncio.wait_for(writes, 5) == [True] * 3
+        assert await asyncio.wait_for(writes, 3) == [True] * 3
         count.close_input()
         assert await count.wait(LONG) is not None
         assert count.read()[0].strip() == b"900000"
@@ -798,7 +798,7 @@ def test_closing_the_input_ends_a_write_that_waits(place: Place) -> None:
         write = asyncio.ensure_future(deaf.write(b"x" * 1_000_000))
         await asyncio.sleep(0.1)
         deaf.close_input()
-        assert await asyncio.wait_for(write, 5) is False
+        assert await asyncio.wait_for(write, 2) is False
 
     place.in_box(work)
 
@@ -823,7 +823,7 @@ def test_no_signal_is_lost_when_there_are_many(place: Place) -> None:
                 process.signal(signal.SIGCONT)
         for process in started:
             process.kill()
-        ended = [await process.wait(5) for process in started]
+        ended = await asyncio.gather(*(process.wait(2) for process in started))
         assert all(ended)
 
     place.in_box(work)
@@ -834,16 +834,28 @@ def test_no_signal_is_lost_when_there_are_many(place: Place) -> None:
 
 def test_a_terminal_is_one_and_has_a_size_that_can_be_changed(place: Place) -> None:
     async def work(box: Sandbox) -> None:
-        ask = "tty; stty size; read x; stty size; test -t 0 -a -t 1 -a -t 2 && echo all"
+        ask = "tty; read x; stty size; read x; stty size; test -t 0 -a -t 1 -a -t 2 && echo all"
         process = await box.start(ask, terminal=(31, 97))
-        said = await until_said(process, b"\n31 97")
-        assert said.startswith(b"/dev/pts/")
+        assert (await until_said(process, b"\n")).startswith(b"/dev/pts/")
+        await process.write(b"\n")
+        await until_said(process, b"\n31 97")
         process.resize(40, 120)
         await process.write(b"\n")
-        await until_said(process, b"all")
+        assert b"40 120" in await until_said(process, b"all")
         done = await process.wait(LONG)
         assert done is not None and done.ok
         process.resize(1, 1)
+
+    place.in_box(work)
+
+
+@pytest.mark.xfail(strict=False, reason="reported: the size is set after the program was started")
+def test_a_terminal_has_its_size_when_the_program_starts(place: Place) -> None:
+    async def work(box: Sandbox) -> None:
+        for _ in range(20):
+            process = await box.start(["stty", "size"], terminal=(31, 97))
+            assert await process.wait(LONG) is not None
+            assert process.read()[0] == b"31 97\r\n"
 
     place.in_box(work)
 
@@ -1038,7 +1050,7 @@ def test_a_call_whose_box_is_lost_under_it_is_told(place: Place) -> None:
 
 
 @pytest.mark.xfail(strict=False, reason="reported: close() does not wait for a box that is being opened")
-@pytest.mark.parametrize("delay", [0.0, 0.003, 0.01])
+@pytest.mark.parametrize("delay", [0.0, 0.005])
 def test_closing_while_the_box_is_being_made_leaves_none(place: Place, delay: float) -> None:
     async def work() -> None:
         box = place.box()
@@ -1046,7 +1058,7 @@ def test_closing_while_the_box_is_being_made_leaves_none(place: Place, delay: fl
         await asyncio.sleep(delay)
         try:
             await box.close()
-            await asyncio.wait((task,), timeout=5)
+            await asyncio.wait((task,), timeout=2)
             assert task.done() and task.exception() is not None
             assert not box.is_active
         finally:

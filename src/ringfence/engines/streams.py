@@ -128,7 +128,7 @@ class Reader:
         At most what the pipe holds: a command may have handed its end to another box, which goes on writing.
         """
         if self._read_some():
-            for _ in range(fcntl.fcntl(self._descriptor, fcntl.F_GETPIPE_SZ) // _PIECE + 1):
+            for _ in range(_reads(self._descriptor)):
                 if not self._read_some():
                     return
 
@@ -137,6 +137,14 @@ class Reader:
             self._loop.remove_reader(self._descriptor)
             os.close(self._descriptor)
             self._descriptor = -1
+
+
+def _reads(descriptor: int) -> int:
+    """How many reads take all that is in a pipe, or in a terminal, which gives 4 KiB at a time."""
+    try:
+        return fcntl.fcntl(descriptor, fcntl.F_GETPIPE_SZ) // _PIECE + 1
+    except OSError:  # it is no pipe
+        return 64
 
 
 async def feed(descriptor: int, data: bytes | AsyncIterable[bytes]) -> None:

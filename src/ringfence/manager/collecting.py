@@ -78,7 +78,10 @@ def collect(workspace: Path, since_ns: int, skip: dict[str, int]) -> tuple[Outpu
 def _walk(workspace: Path) -> Iterator[_Level]:
     """The directories, each before those below it. A descriptor is good until the next directory is asked for."""
     left = _ENTRIES_MAX
-    levels = [_look(os.open(workspace, _DIRECTORY), "", left)]
+    try:
+        levels = [_look(os.open(workspace, _DIRECTORY), "", left)]
+    except OSError:  # the agent may have taken our right to it away
+        return
     try:
         left -= len(levels[0].files) + len(levels[0].below)
         yield levels[0]

@@ -7,6 +7,7 @@ one, each call has a box that nobody has used before, and that nobody uses after
 import asyncio
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -260,4 +261,9 @@ def _write_files(sandbox: Sandbox, files: Mapping[str, bytes | str]) -> dict[str
     for path, data in files.items():
         sandbox.write_file(path, data)
     root = sandbox.workspace
-    return {str(Path(path)): os.lstat(root / path).st_ctime_ns for path in files if not os.path.isabs(path)}
+    times: dict[str, int] = {}
+    for path in files:
+        if not os.path.isabs(path):
+            with suppress(OSError):  # what runs beside it may have removed it already
+                times[str(Path(path))] = os.lstat(root / path).st_ctime_ns
+    return times

@@ -61,7 +61,7 @@ def read_notices(state_directory: Path) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = []
     with suppress(OSError):
         for path in sorted((state_directory / _DIRECTORY).iterdir()):
-            with suppress(OSError, ValueError):
+            with suppress(OSError, ValueError, RecursionError):
                 notice = _read(path)
                 if notice is not None:
                     found.append({"pid": int(path.name.partition("-")[0])} | notice)
@@ -78,6 +78,7 @@ def _read(path: Path) -> dict[str, Any] | None:
                 path.unlink()  # nobody holds it: its writer has died
             return None
         age = time.time() - os.fstat(descriptor).st_mtime
-        return {"age_seconds": round(age, 1), "pools": json.loads(os.read(descriptor, _SIZE_MAX))}
+        pools = json.loads(os.read(descriptor, _SIZE_MAX))
+        return {"age_seconds": round(age, 1), "pools": pools} if isinstance(pools, dict) else None
     finally:
         os.close(descriptor)

@@ -15,8 +15,8 @@ from typing import Any, Self
 
 from ringfence.approvals.base import ConfirmationService
 from ringfence.audit.journal import Journal
-from ringfence.engines.base import Box
-from ringfence.errors import InvalidConfig, PoolExhausted
+from ringfence.engines.base import Box, Engine
+from ringfence.errors import Internal, InvalidConfig, PoolExhausted
 from ringfence.manager.assemble import Assembly, Blueprint, Judged, draw
 from ringfence.manager.configuring import home_directory, state_directory
 from ringfence.manager.granting import REQUIRED, Wish
@@ -46,6 +46,8 @@ class Warm:
     scratch: Scratch
     sandbox: Sandbox | None = None
     """Whom it was handed to."""
+    is_over: bool = False
+    """It is being closed, or was."""
 
     @property
     def alive(self) -> bool:
@@ -58,6 +60,7 @@ class Warm:
         self.box.when_lost(tell)
 
     async def close(self) -> None:
+        self.is_over = True
         try:
             if self.sandbox is not None:
                 await self.sandbox.close()
@@ -304,7 +307,7 @@ class SandboxPool:
             return session.boxes[pool]
         shared = session.boxes.get(pool)
         assembly = self._blueprints[tool].assembly(session.first.workspace)
-        open_box = partial(assembly.engine.open, assembly.grant)
+        open_box = partial(_open_for, session, assembly.engine, assembly.grant)
         if shared is not None:  # the policy treats this tool alike, but may judge its requests otherwise
             return Sandbox.over(assembly, None, open=shared.lend, session=session.id, confirmation=confirmation)
         sandbox = Sandbox.over(assembly, None, open=open_box, session=session.id, confirmation=confirmation)
@@ -386,7 +389,7 @@ class SandboxPool:
         sandbox = Sandbox.over(
             assembly,
             warm.box,
-            open=partial(blueprint.engine.open, warm.grant),
+            open=partial(_open_for, warm, blueprint.engine, warm.grant),
             session=session,
             confirmation=confirmation,
             origin=warm,
@@ -419,6 +422,15 @@ class SandboxPool:
                 self._begin_release(session.id)
         pause = min(_SWEEP_SECONDS, self._ttl / 2)
         self._sweeper = asyncio.get_running_loop().call_later(pause, self._sweep)
+
+
+async def _open_for(owner: Warm | _Session, engine: Engine, grant: Grant) -> Box:
+    """A new box in place of one that was lost; none if its owner ended meanwhile, for nobody would close it."""
+    box = await engine.open(grant)
+    if owner.is_over:
+        await box.close()
+        raise Internal("the sandbox was closed while its box was being made", hint="acquire a new one")
+    return box
 
 
 async def _finish(work: Coroutine[Any, Any, None]) -> None:

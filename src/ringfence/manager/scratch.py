@@ -77,6 +77,7 @@ def remove_tree(path: str | os.PathLike[str]) -> None:
         OSError: something in it cannot be removed, even after we gave ourselves the permission.
     """
     way: list[str] = []
+    os.chmod(path, stat.S_IRWXU)  # the agent may have closed it to us, who are no more than its owner
     here = os.open(path, _DIRECTORY)
     try:
         while True:

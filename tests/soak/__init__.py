@@ -1,0 +1,1 @@
+"""Thousands of executions of all kinds with things killed under them: every call is answered, and nothing is left."""
