@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Self, assert_never
 
 from ringfence.errors import CommandFailed, CommandNotAllowed, ResourceLimitExceeded, Timeout
+from ringfence.values.annotate import annotate
 from ringfence.values.guarantee import Wall
 from ringfence.values.limits import Limit, show_limit
 from ringfence.values.rich import CodeError, Rich
@@ -137,6 +138,11 @@ class Result:
     @property
     def stderr(self) -> str:
         return self.stderr_bytes.decode("utf-8", "replace")
+
+    @property
+    def annotated_stderr(self) -> str:
+        """stderr as text, and after it, for an agent, what was refused, by which rule, and what would allow it."""
+        return annotate(self.stderr, self.violations)
 
     @property
     def exit_code(self) -> int:
