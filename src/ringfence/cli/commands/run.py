@@ -15,6 +15,7 @@ from ringfence.cli.say import note
 from ringfence.errors import InvalidConfig
 from ringfence.manager.blocking import run as run_blocking
 from ringfence.manager.configuring import home_directory, load_config
+from ringfence.values.annotate import violation_lines
 from ringfence.values.limits import Limits
 from ringfence.values.outcome import Exited, LimitHit, Refused, Result
 from ringfence.values.request import Overflow, Stream
@@ -165,8 +166,8 @@ def _say_how_it_ended(result: Result) -> None:
     if not isinstance(result.ending, Exited):
         note(str(result.ending))
     if not isinstance(result.ending, Refused | LimitHit):
-        for violation in result.violations:
-            note(str(violation))
+        for line in violation_lines(result.violations):
+            note(line)
 
 
 def _explain(result: Result) -> None:
@@ -200,7 +201,7 @@ def _as_json(result: Result) -> dict[str, Any]:
         else {"type": result.error.type, "value": result.error.value, "traceback": result.error.traceback},
         "blocked": result.blocked,
         "blocked_reason": result.blocked_reason,
-        "violations": [str(violation) for violation in result.violations],
+        "violations": [violation.as_record() for violation in result.violations],
         "usage": {
             "wall_seconds": usage.wall_seconds,
             "cpu_seconds": usage.cpu_seconds,
