@@ -12,6 +12,7 @@ from pathlib import Path
 
 from ringfence.audit.events import Observer
 from ringfence.audit.journal import Journal
+from ringfence.audit.violations import ViolationStore
 from ringfence.engines.base import Box
 from ringfence.errors import CommandNotAllowed
 from ringfence.languages.registry import find as find_language
@@ -79,12 +80,20 @@ class SubprocessExecutor:
     Static analysis is advice and no wall. This is for development, where somebody has asked for it.
     """
 
-    def __init__(self, limits: Limits | None = None, *, observers: Sequence[Observer] = ()) -> None:
+    def __init__(
+        self,
+        limits: Limits | None = None,
+        *,
+        observers: Sequence[Observer] = (),
+        violations: ViolationStore | None = None,
+    ) -> None:
         self._directory = tempfile.TemporaryDirectory(prefix="ringfence-bare-")
         self._grant = Grant(workspace=Path(os.path.realpath(self._directory.name)), limits=limits or Limits())
         self._journal = Journal(state_directory(os.environ, home_directory(os.environ)))
         self._engine = bare_engine()
-        reporting = Reporting(tool="code_run", observers=tuple(observers))
+        self.violations = ViolationStore() if violations is None else violations
+        """What was refused in it."""
+        reporting = Reporting(tool="code_run", violations=self.violations, observers=tuple(observers))
         self._pipeline = Pipeline(self._grant, self._journal, self._open, Judge(), reporting)
 
     async def _open(self) -> Box:

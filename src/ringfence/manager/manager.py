@@ -90,7 +90,6 @@ class SandboxManager:
             preload=preload,
             observers=observers,
         )
-        self._observers = tuple(observers)
         self._has_policy = policy_file is not None or bool(os.environ.get("RINGFENCE_POLICY", "").strip())
         self._bare: SubprocessExecutor | None = None
         self._started = False
@@ -261,7 +260,7 @@ class SandboxManager:
 
     async def _run_bare(self, request: ExecutionRequest) -> ExecutionResult:
         if self._bare is None:
-            self._bare = SubprocessExecutor(observers=self._observers)
+            self._bare = SubprocessExecutor(observers=self._pool.observers, violations=self._pool.violations)
         return await self._bare.execute(request)
 
     def __repr__(self) -> str:

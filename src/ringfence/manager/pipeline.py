@@ -165,9 +165,10 @@ class Pipeline:
         except RingfenceError as fault:
             if refusal is not None:
                 watch.ended(refusal)
+                entry.close(_ended(refusal) | _approved(approval))
             else:
                 watch.failed(fault.code)
-            entry.close({"ending": "fault", "code": fault.code, "message": fault.message})
+                entry.close({"ending": "fault", "code": fault.code, "message": fault.message})
             raise
         except BaseException as fault:
             watch.failed(ABANDONED)

@@ -148,7 +148,7 @@ class SandboxPool:
         self._sandbox_config = sandbox_config
         self._ttl = session_ttl_seconds
         self._id = os.urandom(8).hex()
-        self._observers = tuple(observers)
+        self.observers = tuple(observers)
         self.violations = ViolationStore()
         """What was refused in any of its sandboxes."""
         self._journal: Journal | None = None
@@ -195,7 +195,7 @@ class SandboxPool:
                 raise
             self._notice = PoolNotice(state_directory(os.environ, home), self.state)
             self._sweep()
-            if self._observers:
+            if self.observers:
                 self._tell_again_and_again()
 
     async def _start_pools(self, scratch: Scratch, journal: Journal) -> None:
@@ -238,8 +238,8 @@ class SandboxPool:
             await asyncio.gather(*(pool.stop() for pool in set(self._pools.values())))
         finally:
             self._tell_state()
-            if self._observers:
-                tell(self._observers, PoolSeen(pool_id=self._id, counts=()))
+            if self.observers:
+                tell(self.observers, PoolSeen(pool_id=self._id, counts=()))
             if self._scratch is not None:
                 self._scratch.close()
             if self._journal is not None:
@@ -387,17 +387,17 @@ class SandboxPool:
         except BaseException:
             await warm.close()
             raise
-        if self._observers:
-            tell(self._observers, BoxMade(seconds=time.monotonic() - began))
+        if self.observers:
+            tell(self.observers, BoxMade(seconds=time.monotonic() - began))
         return warm
 
     def _reporting(self, tool: str, session: str) -> Reporting:
-        return Reporting(tool=tool, session=session, violations=self.violations, observers=self._observers)
+        return Reporting(tool=tool, session=session, violations=self.violations, observers=self.observers)
 
     def _tell_state(self) -> None:
-        if self._observers and self._pools:
+        if self.observers and self._pools:
             counts = tuple(pool.state() for pool in dict.fromkeys(self._pools.values()))
-            tell(self._observers, PoolSeen(pool_id=self._id, counts=counts))
+            tell(self.observers, PoolSeen(pool_id=self._id, counts=counts))
 
     def _tell_again_and_again(self) -> None:
         self._tell_state()

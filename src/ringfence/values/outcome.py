@@ -172,9 +172,11 @@ class Result:
 
     @property
     def blocked_reason(self) -> str | None:
+        """The refusal, or the gravest of the violations."""
         if isinstance(self.ending, Refused):
             return str(self.ending)
-        return str(self.violations[0]) if self.violations else None
+        gravest = max(self.violations, key=lambda violation: violation.severity.rank, default=None)
+        return str(gravest) if gravest is not None else None
 
     def check(self) -> Self:
         """Return the result if the command exited with 0, else raise what happened."""

@@ -20,6 +20,7 @@ from ringfence.values.limits import Limits
 from ringfence.values.outcome import Exited, LimitHit, Refused, Result
 from ringfence.values.request import Overflow, Stream
 from ringfence.values.sizes import parse_duration, parse_size, show_seconds, show_size
+from ringfence.values.violation import ViolationType
 
 
 def run(
@@ -165,9 +166,12 @@ def _show_results(result: Result) -> None:
 def _say_how_it_ended(result: Result) -> None:
     if not isinstance(result.ending, Exited):
         note(str(result.ending))
-    if not isinstance(result.ending, Refused | LimitHit):
-        for line in violation_lines(result.violations):
-            note(line)
+    if isinstance(result.ending, Refused):
+        return
+    hit = isinstance(result.ending, LimitHit)  # which has just been said
+    others = (each for each in result.violations if not (hit and each.kind is ViolationType.RESOURCE_LIMIT))
+    for line in violation_lines(others):
+        note(line)
 
 
 def _explain(result: Result) -> None:
