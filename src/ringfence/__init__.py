@@ -8,6 +8,10 @@ if TYPE_CHECKING:
     from ringfence.approvals.deny_all import DenyAllConfirmationService
     from ringfence.approvals.queue import QueueConfirmationService
     from ringfence.approvals.terminal import TerminalConfirmationService
+    from ringfence.audit.events import Event, Observer
+    from ringfence.audit.metrics import MetricsObserver
+    from ringfence.audit.telemetry import OpenTelemetryObserver
+    from ringfence.audit.violations import RecordedViolation, ViolationStore
     from ringfence.engines.base import Process
     from ringfence.errors import (
         CommandFailed,
@@ -39,6 +43,7 @@ if TYPE_CHECKING:
     from ringfence.pool.plan import PoolConfig
     from ringfence.pool.state import PoolState, SessionState
     from ringfence.tools.bash import BashTool, CommandResult
+    from ringfence.values.annotate import annotate
     from ringfence.values.execution import ExecutionRequest, ExecutionResult, SandboxType
     from ringfence.values.guarantee import Guarantee, Wall
     from ringfence.values.limits import Limit, Limits
@@ -58,7 +63,7 @@ if TYPE_CHECKING:
     from ringfence.values.rich import CodeError, Rich
     from ringfence.values.risk import Assessment, Risk, RiskFinding, Route, SecurityMode
     from ringfence.values.verdict import Decision, Reason, Verdict
-    from ringfence.values.violation import Severity, Violation, ViolationKind
+    from ringfence.values.violation import Operation, Severity, Violation, ViolationKind, ViolationType
 
 __all__ = [
     "Answer",
@@ -76,6 +81,7 @@ __all__ = [
     "DenyAllConfirmationService",
     "DevelopmentOnlyWarning",
     "Ending",
+    "Event",
     "ExecutionRequest",
     "ExecutionResult",
     "Exited",
@@ -86,7 +92,11 @@ __all__ = [
     "Limit",
     "LimitHit",
     "Limits",
+    "MetricsObserver",
     "NetworkAccessDenied",
+    "Observer",
+    "OpenTelemetryObserver",
+    "Operation",
     "Output",
     "OutputFile",
     "Overflow",
@@ -102,6 +112,7 @@ __all__ = [
     "QuestionNotOpen",
     "QueueConfirmationService",
     "Reason",
+    "RecordedViolation",
     "Refused",
     "Request",
     "ResourceLimitExceeded",
@@ -136,7 +147,10 @@ __all__ = [
     "Verdict",
     "Violation",
     "ViolationKind",
+    "ViolationStore",
+    "ViolationType",
     "Wall",
+    "annotate",
     "assess",
     "route",
     "run",
@@ -159,6 +173,7 @@ _HOME = {
     "DenyAllConfirmationService": "ringfence.approvals.deny_all",
     "DevelopmentOnlyWarning": "ringfence.approvals.automatic",
     "Ending": "ringfence.values.outcome",
+    "Event": "ringfence.audit.events",
     "ExecutionRequest": "ringfence.values.execution",
     "ExecutionResult": "ringfence.values.execution",
     "Exited": "ringfence.values.outcome",
@@ -169,7 +184,11 @@ _HOME = {
     "Limit": "ringfence.values.limits",
     "LimitHit": "ringfence.values.outcome",
     "Limits": "ringfence.values.limits",
+    "MetricsObserver": "ringfence.audit.metrics",
     "NetworkAccessDenied": "ringfence.errors",
+    "Observer": "ringfence.audit.events",
+    "OpenTelemetryObserver": "ringfence.audit.telemetry",
+    "Operation": "ringfence.values.violation",
     "Output": "ringfence.manager.sandbox",
     "OutputFile": "ringfence.values.outcome",
     "Overflow": "ringfence.values.request",
@@ -185,6 +204,7 @@ _HOME = {
     "QuestionNotOpen": "ringfence.errors",
     "QueueConfirmationService": "ringfence.approvals.queue",
     "Reason": "ringfence.values.verdict",
+    "RecordedViolation": "ringfence.audit.violations",
     "Refused": "ringfence.values.outcome",
     "Request": "ringfence.values.request",
     "ResourceLimitExceeded": "ringfence.errors",
@@ -219,7 +239,10 @@ _HOME = {
     "Verdict": "ringfence.values.verdict",
     "Violation": "ringfence.values.violation",
     "ViolationKind": "ringfence.values.violation",
+    "ViolationStore": "ringfence.audit.violations",
+    "ViolationType": "ringfence.values.violation",
     "Wall": "ringfence.values.guarantee",
+    "annotate": "ringfence.values.annotate",
     "assess": "ringfence.policy.risk.assess",
     "route": "ringfence.policy.risk.route",
     "run": "ringfence.manager.blocking",

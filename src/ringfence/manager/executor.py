@@ -6,16 +6,20 @@
 
 import os
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from ringfence.audit.events import Observer
 from ringfence.audit.journal import Journal
+from ringfence.audit.violations import ViolationStore
 from ringfence.engines.base import Box
 from ringfence.errors import CommandNotAllowed
 from ringfence.languages.registry import find as find_language
 from ringfence.manager.assemble import bare_engine
 from ringfence.manager.configuring import home_directory, state_directory
 from ringfence.manager.pipeline import Judge, Pipeline
+from ringfence.manager.reporting import Reporting
 from ringfence.manager.sandbox import Sandbox, StrPath
 from ringfence.policy.risk.assess import assess
 from ringfence.values.execution import ExecutionRequest, ExecutionResult, SandboxType
@@ -40,10 +44,20 @@ class SandboxResult:
 
 
 class SandboxExecutor:
-    """Each command in a box of its own; the working directory is its workspace."""
+    """Each command in a box of its own; the working directory is its workspace.
 
-    def __init__(self, config: StrPath | None = None) -> None:
+    Args:
+        config: a configuration file, instead of the one that the environment names.
+        annotate: stderr ends with what was refused, by which rule, and what would allow it, for an agent to read.
+        observers: who is told what happens (docs/metrics.md).
+    """
+
+    def __init__(
+        self, config: StrPath | None = None, *, annotate: bool = False, observers: Sequence[Observer] = ()
+    ) -> None:
         self._config = config
+        self._annotate = annotate
+        self._observers = tuple(observers)
 
     async def run(self, command: str, cwd: StrPath | None = None, *, timeout: float | None = None) -> SandboxResult:
         """Run a command in a directory.
@@ -51,11 +65,11 @@ class SandboxExecutor:
         Raises:
             RingfenceError: the request makes no sense, or the wall cannot be built; never runs bare.
         """
-        async with Sandbox(os.fspath(cwd) if cwd is not None else None, config=self._config) as sandbox:
+        workspace = os.fspath(cwd) if cwd is not None else None
+        async with Sandbox(workspace, config=self._config, observers=self._observers) as sandbox:
             result = await sandbox.shell(command, timeout=timeout)
-        return SandboxResult(
-            result.stdout, result.stderr, result.exit_code, result.blocked, result.blocked_reason, result
-        )
+        stderr = result.annotated_stderr if self._annotate else result.stderr
+        return SandboxResult(result.stdout, stderr, result.exit_code, result.blocked, result.blocked_reason, result)
 
 
 class SubprocessExecutor:
@@ -66,12 +80,21 @@ class SubprocessExecutor:
     Static analysis is advice and no wall. This is for development, where somebody has asked for it.
     """
 
-    def __init__(self, limits: Limits | None = None) -> None:
+    def __init__(
+        self,
+        limits: Limits | None = None,
+        *,
+        observers: Sequence[Observer] = (),
+        violations: ViolationStore | None = None,
+    ) -> None:
         self._directory = tempfile.TemporaryDirectory(prefix="ringfence-bare-")
         self._grant = Grant(workspace=Path(os.path.realpath(self._directory.name)), limits=limits or Limits())
         self._journal = Journal(state_directory(os.environ, home_directory(os.environ)))
         self._engine = bare_engine()
-        self._pipeline = Pipeline(self._grant, self._journal, self._open, Judge())
+        self.violations = ViolationStore() if violations is None else violations
+        """What was refused in it."""
+        reporting = Reporting(tool="code_run", violations=self.violations, observers=tuple(observers))
+        self._pipeline = Pipeline(self._grant, self._journal, self._open, Judge(), reporting)
 
     async def _open(self) -> Box:
         return await self._engine.open(self._grant)

@@ -6,7 +6,7 @@ one, each call has a box that nobody has used before, and that nobody uses after
 
 import asyncio
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +14,8 @@ from types import TracebackType
 from typing import Self
 
 from ringfence.approvals.base import ConfirmationService
+from ringfence.audit.events import Observer
+from ringfence.audit.violations import ViolationStore
 from ringfence.errors import InvalidConfig
 from ringfence.languages.registry import find as find_language
 from ringfence.manager import collecting
@@ -47,6 +49,7 @@ class SandboxManager:
         policy_file: the policy, for a pool of our own.
         role: the role that the agent has in it.
         docker_url: a Docker engine; not there yet.
+        observers: who is told what happens, for a pool of our own (docs/metrics.md).
         session_ttl_seconds, python, preload: as in `SandboxPool`, for a pool of our own.
     """
 
@@ -66,12 +69,15 @@ class SandboxManager:
         session_ttl_seconds: float = 900.0,
         python: StrPath | None = None,
         preload: tuple[str, ...] = (),
+        observers: Sequence[Observer] = (),
     ) -> None:
         if docker_url is not None:
             raise InvalidConfig("the Docker engine is not there yet", hint="leave docker_url out for the native wall")
         given = pool or aio_pool
         if given is not None and (policy_file is not None or role is not None):
             raise InvalidConfig("a pool has its own policy", hint="give policy and role to the pool")
+        if given is not None and observers:
+            raise InvalidConfig("a pool has its own observers", hint="give observers to the pool")
         self.session_id = session_id
         self.security_mode = SecurityMode(security_mode)
         self._confirmation = confirmation_service
@@ -83,6 +89,7 @@ class SandboxManager:
             session_ttl_seconds=session_ttl_seconds,
             python=python,
             preload=preload,
+            observers=observers,
         )
         self._has_policy = policy_file is not None or bool(os.environ.get("RINGFENCE_POLICY", "").strip())
         self._bare: SubprocessExecutor | None = None
@@ -124,6 +131,11 @@ class SandboxManager:
     @property
     def pool(self) -> SandboxPool:
         return self._pool
+
+    @property
+    def violations(self) -> ViolationStore:
+        """What was refused, in all sessions."""
+        return self._pool.violations
 
     def sessions(self) -> tuple[SessionInfo, ...]:
         return self._pool.sessions()
@@ -249,7 +261,7 @@ class SandboxManager:
 
     async def _run_bare(self, request: ExecutionRequest) -> ExecutionResult:
         if self._bare is None:
-            self._bare = SubprocessExecutor()
+            self._bare = SubprocessExecutor(observers=self._pool.observers, violations=self._pool.violations)
         return await self._bare.execute(request)
 
     def __repr__(self) -> str:

@@ -10,6 +10,7 @@ after it, with the result; if it cannot be written, nothing runs.
 import asyncio
 import hashlib
 import os
+import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -24,15 +25,16 @@ from ringfence.errors import CommandNotAllowed, InvalidConfig, PathAccessDenied,
 from ringfence.languages.registry import find as find_language
 from ringfence.languages.registry import invocation
 from ringfence.manager.environment import check_variables
+from ringfence.manager.reporting import ABANDONED, Reporting, Watch
 from ringfence.policy.config import is_encodable
 from ringfence.policy.decide import Place, decide
 from ringfence.policy.risk.assess import assess
 from ringfence.policy.terms import Terms
+from ringfence.policy.violating import violation_of
 from ringfence.values.grant import Grant
 from ringfence.values.outcome import Refused, Result
 from ringfence.values.request import Request
 from ringfence.values.verdict import Decision, Verdict
-from ringfence.values.violation import Severity, Violation, ViolationKind
 
 _COMMAND_SHOWN = 4096
 """Characters of a command that the journal keeps as text; its hash covers all of it."""
@@ -40,16 +42,8 @@ _COMMAND_SHOWN = 4096
 _VOTES_KEPT = 20
 """Votes that the journal keeps; a command of thousands of parts must not fill the disk."""
 
-_KINDS = {
-    "filesystem": ViolationKind.PATH,
-    "allowed_paths": ViolationKind.PATH,
-    "denied_paths": ViolationKind.PATH,
-    "temporary_files": ViolationKind.PATH,
-    "network": ViolationKind.NETWORK,
-    "allowed_domains": ViolationKind.NETWORK,
-    "denied_domains": ViolationKind.NETWORK,
-}
-"""What a refusal is about, by how its rule's name begins; all others are about the command."""
+_VIOLATIONS_KEPT = 100
+"""Violations that the journal keeps of one run; `violations_dropped` counts the rest."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,12 +58,18 @@ class Judge:
 
 class Pipeline:
     def __init__(
-        self, grant: Grant, journal: Journal, acquire: Callable[[], Awaitable[Box]], judge: Judge | None = None
+        self,
+        grant: Grant,
+        journal: Journal,
+        acquire: Callable[[], Awaitable[Box]],
+        judge: Judge | None = None,
+        reporting: Reporting | None = None,
     ) -> None:
         self._grant = grant
         self._journal = journal
         self._acquire = acquire
         self._judge = judge or Judge()
+        self._reporting = reporting or Reporting()
         self._memory = SessionMemory()
         self._watchers: set[asyncio.Task[None]] = set()
 
@@ -87,15 +87,19 @@ class Pipeline:
         decision = decide(request, self._grant, place, self._judge.terms, language=request.language)
         request = replace(request, cwd=place.cwd)
         entry = self._journal.open(run_id, _opened(request, decision, place))
+        watch = self._reporting.begin(run_id, request, decision)
         try:
-            approval = await self._approve(request, decision)
+            approval = await self._approve(request, decision, watch)
             result = await self._execute(request, decision, approval)
         except RingfenceError as fault:
+            watch.failed(fault.code)
             entry.close({"ending": "fault", "code": fault.code, "message": fault.message})
             raise
         except BaseException as fault:
+            watch.failed(ABANDONED)
             entry.close({"ending": "abandoned", "message": type(fault).__name__})
             raise
+        watch.ended(result)
         entry.close(_ended(result) | _approved(approval))
         return replace(result, run_id=run_id)
 
@@ -107,7 +111,7 @@ class Pipeline:
         """
         return Place(_resolved_cwd(request, self._grant), self._judge.home)
 
-    async def _approve(self, request: Request, decision: Decision) -> Approval | None:
+    async def _approve(self, request: Request, decision: Decision, watch: Watch) -> Approval | None:
         """Ask a person where the decision is to ask, and somebody can be asked."""
         service = self._judge.confirmation
         if decision.verdict is not Verdict.ASK or service is None:
@@ -122,7 +126,13 @@ class Pipeline:
             spans=tuple(reason.span for reason in decision.reasons if reason.verdict is Verdict.ASK and reason.span),
             may_remember=decision.asking.remember_session,
         )
-        return await ask(service, question, seconds, memory=self._memory)
+        asked_at = watch.asked()
+        approval = None
+        try:
+            approval = await ask(service, question, seconds, memory=self._memory)
+        finally:
+            watch.answered(asked_at, approval, seconds)
+        return approval
 
     async def _execute(self, request: Request, decision: Decision, approval: Approval | None) -> Result:
         refusal = _refusal(request, decision, approval)
@@ -143,20 +153,28 @@ class Pipeline:
         decision = decide(request, self._grant, place, self._judge.terms)
         request = replace(request, cwd=place.cwd)
         entry = self._journal.open(run_id, _opened(request, decision, place) | {"background": True})
+        watch = self._reporting.begin(run_id, request, decision)
+        refusal: Result | None = None
         try:
-            approval = await self._approve(request, decision)
+            approval = await self._approve(request, decision, watch)
             refusal = _refusal(request, decision, approval)
             if refusal is not None:
                 refusal.check()
             box = await self._acquire()
             process = await box.start(request, terminal=terminal)
         except RingfenceError as fault:
-            entry.close({"ending": "fault", "code": fault.code, "message": fault.message})
+            if refusal is not None:
+                watch.ended(refusal)
+                entry.close(_ended(refusal) | _approved(approval))
+            else:
+                watch.failed(fault.code)
+                entry.close({"ending": "fault", "code": fault.code, "message": fault.message})
             raise
         except BaseException as fault:
+            watch.failed(ABANDONED)
             entry.close({"ending": "abandoned", "message": type(fault).__name__})
             raise
-        watcher = asyncio.get_running_loop().create_task(_record_end(process, entry, approval))
+        watcher = asyncio.get_running_loop().create_task(_record_end(process, entry, approval, watch))
         self._watchers.add(watcher)
         watcher.add_done_callback(self._watchers.discard)
         return process
@@ -167,11 +185,14 @@ class Pipeline:
             await asyncio.wait(self._watchers)
 
 
-async def _record_end(process: Process, entry: Entry, approval: Approval | None) -> None:
+async def _record_end(process: Process, entry: Entry, approval: Approval | None, watch: Watch) -> None:
     try:
         result = await process.wait()
+        if result is not None:
+            watch.ended(result)
         entry.close((_ended(result) if result is not None else {}) | _approved(approval))
     except RingfenceError as fault:
+        watch.failed(fault.code)
         entry.close({"ending": "fault", "code": fault.code, "message": fault.message} | _approved(approval))
 
 
@@ -210,8 +231,7 @@ def _refusal(request: Request, decision: Decision, approval: Approval | None) ->
             reason = replace(reason, allow_by=where)
         case Verdict.DENY:
             why = reason.why
-    kind = next((kind for head, kind in _KINDS.items() if reason.rule.startswith(head)), ViolationKind.COMMAND)
-    violation = Violation(kind, Severity.HIGH, why, reason.place, reason.allow_by)
+    violation = violation_of(decision, reason, why, time.time())
     return Result(ending=Refused(why, reason.place, reason.allow_by), violations=(violation,))
 
 
@@ -307,5 +327,6 @@ def _ended(result: Result) -> dict[str, Any]:
         "stdout_bytes": len(result.stdout_bytes) + result.stdout_dropped,
         "stderr_bytes": len(result.stderr_bytes) + result.stderr_dropped,
         "error": str(result.error)[:_COMMAND_SHOWN] if result.error is not None else None,
-        "violations": [str(violation) for violation in result.violations],
+        "violations": [violation.as_record() for violation in result.violations[:_VIOLATIONS_KEPT]],
+        "violations_dropped": max(0, len(result.violations) - _VIOLATIONS_KEPT),
     }

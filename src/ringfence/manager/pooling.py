@@ -6,6 +6,7 @@ has boxes of its own, also within one session, over the session's one workspace.
 
 import asyncio
 import os
+import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -14,7 +15,9 @@ from types import TracebackType
 from typing import Any, Self
 
 from ringfence.approvals.base import ConfirmationService
+from ringfence.audit.events import BoxMade, Observer, PoolSeen
 from ringfence.audit.journal import Journal
+from ringfence.audit.violations import ViolationStore
 from ringfence.engines.base import Box, Engine
 from ringfence.errors import Internal, InvalidConfig, PoolExhausted
 from ringfence.manager.assemble import Assembly, Blueprint, Judged, draw
@@ -22,6 +25,7 @@ from ringfence.manager.configuring import home_directory, state_directory
 from ringfence.manager.granting import REQUIRED, Wish
 from ringfence.manager.policing import PolicyEngine
 from ringfence.manager.pool_notice import PoolNotice
+from ringfence.manager.reporting import Reporting, tell
 from ringfence.manager.sandbox import Sandbox, StrPath
 from ringfence.manager.scratch import Scratch, scratch_directory
 from ringfence.pool.plan import PoolConfig
@@ -34,6 +38,8 @@ from ringfence.values.limits import Limits
 CODE_TOOL = "code_run"
 SHELL_TOOL = "shell_exec"
 _SWEEP_SECONDS = 5.0
+_TELL_SECONDS = 1.0
+"""Between two times that observers are told how the pool is; monitoring looks less often than that."""
 
 
 @dataclass(slots=True, eq=False)
@@ -110,6 +116,7 @@ class SandboxPool:
         config: how many boxes are kept, and how fast they are made.
         tools: the policy's tools that boxes are kept ready for.
         session_ttl_seconds: a session that nobody used for so long is released.
+        observers: who is told what happens in the pool and its boxes: metrics, traces (docs/metrics.md).
         The others are those of `Sandbox`, for every box of the pool.
     """
 
@@ -129,6 +136,7 @@ class SandboxPool:
         preload: Sequence[str] = (),
         explain: Explain = Explain.CHANGES,
         session_ttl_seconds: float = 900.0,
+        observers: Sequence[Observer] = (),
     ) -> None:
         if not session_ttl_seconds > 0:
             raise InvalidConfig(f"a session cannot live for {session_ttl_seconds!r} s", hint="give a time above zero")
@@ -146,6 +154,10 @@ class SandboxPool:
         self._judged = partial(Judged, policy=policy, role=role)
         self._sandbox_config = sandbox_config
         self._ttl = session_ttl_seconds
+        self._id = os.urandom(8).hex()
+        self.observers = tuple(observers)
+        self.violations = ViolationStore()
+        """What was refused in any of its sandboxes."""
         self._journal: Journal | None = None
         self._scratch: Scratch | None = None
         self._blueprints: dict[str, Blueprint] = {}
@@ -155,6 +167,7 @@ class SandboxPool:
         self._sweeper: asyncio.TimerHandle | None = None
         self._releasing: set[asyncio.Task[None]] = set()
         self._notice: PoolNotice | None = None
+        self._teller: asyncio.TimerHandle | None = None
 
     # --- life ---------------------------------------------------------------------------------------------------------
 
@@ -189,6 +202,8 @@ class SandboxPool:
                 raise
             self._notice = PoolNotice(state_directory(os.environ, home), self.state)
             self._sweep()
+            if self.observers:
+                self._tell_again_and_again()
 
     async def _start_pools(self, scratch: Scratch, journal: Journal) -> None:
         sample = scratch.make()
@@ -219,6 +234,8 @@ class SandboxPool:
     async def _end(self) -> None:
         if self._sweeper is not None:
             self._sweeper.cancel()
+        if self._teller is not None:
+            self._teller.cancel()
         if self._notice is not None:
             self._notice.close()
             self._notice = None
@@ -229,6 +246,9 @@ class SandboxPool:
                 await asyncio.wait(self._releasing)
             await asyncio.gather(*(pool.stop() for pool in set(self._pools.values())))
         finally:
+            self._tell_state()
+            if self.observers:
+                tell(self.observers, PoolSeen(pool_id=self._id, counts=()))
             if self._scratch is not None:
                 self._scratch.close()
             if self._journal is not None:
@@ -308,9 +328,10 @@ class SandboxPool:
         shared = session.boxes.get(pool)
         assembly = self._blueprints[tool].assembly(session.first.workspace)
         open_box = partial(_open_for, session, assembly.engine, assembly.grant)
+        reporting = self._reporting(tool, session.id)
         if shared is not None:  # the policy treats this tool alike, but may judge its requests otherwise
-            return Sandbox.over(assembly, None, open=shared.lend, session=session.id, confirmation=confirmation)
-        sandbox = Sandbox.over(assembly, None, open=open_box, session=session.id, confirmation=confirmation)
+            return Sandbox.over(assembly, None, open=shared.lend, reporting=reporting, confirmation=confirmation)
+        sandbox = Sandbox.over(assembly, None, open=open_box, reporting=reporting, confirmation=confirmation)
         session.boxes[pool] = sandbox
         return sandbox
 
@@ -390,7 +411,7 @@ class SandboxPool:
             assembly,
             warm.box,
             open=partial(_open_for, warm, blueprint.engine, warm.grant),
-            session=session,
+            reporting=self._reporting(tool, session),
             confirmation=confirmation,
             origin=warm,
         )
@@ -400,6 +421,7 @@ class SandboxPool:
     async def _make(self, blueprint: Blueprint) -> Warm:
         scratch = self._scratch
         assert scratch is not None
+        began = time.monotonic()
         workspace = scratch.make()
         try:
             grant = blueprint.assembly(workspace).grant
@@ -413,7 +435,21 @@ class SandboxPool:
         except BaseException:
             await warm.close()
             raise
+        if self.observers:
+            tell(self.observers, BoxMade(seconds=time.monotonic() - began))
         return warm
+
+    def _reporting(self, tool: str, session: str) -> Reporting:
+        return Reporting(tool=tool, session=session, violations=self.violations, observers=self.observers)
+
+    def _tell_state(self) -> None:
+        if self.observers and self._pools:
+            counts = tuple(pool.state() for pool in dict.fromkeys(self._pools.values()))
+            tell(self.observers, PoolSeen(pool_id=self._id, counts=counts))
+
+    def _tell_again_and_again(self) -> None:
+        self._tell_state()
+        self._teller = asyncio.get_running_loop().call_later(_TELL_SECONDS, self._tell_again_and_again)
 
     def _sweep(self) -> None:
         """Release the sessions that nobody has used for long; again and again."""

@@ -11,6 +11,8 @@ from types import TracebackType
 from typing import Self
 
 from ringfence.approvals.base import ConfirmationService
+from ringfence.audit.events import Observer
+from ringfence.audit.violations import ViolationStore
 from ringfence.engines.base import Box, Process
 from ringfence.errors import InvalidConfig, RingfenceError
 from ringfence.languages.registry import find as find_language
@@ -19,6 +21,7 @@ from ringfence.manager.configuring import home_directory
 from ringfence.manager.granting import REQUIRED, Wish
 from ringfence.manager.pipeline import Judge, Pipeline, check_form
 from ringfence.manager.policing import PolicyEngine
+from ringfence.manager.reporting import Reporting
 from ringfence.policy import judging
 from ringfence.policy.decide import decide
 from ringfence.policy.globs import compiled
@@ -73,6 +76,7 @@ class Sandbox:
         preload: modules that it imports before it is asked for anything.
         explain: how much is looked at while commands run, so that a refusal has its exact reason: `off`, `changes`
             (opens for writing, programs, connections, names and modes) or `full` (every open).
+        observers: who is told what happens: metrics, traces (docs/metrics.md).
 
     Raises:
         InvalidConfig, PathAccessDenied: what was asked for makes no sense or cannot be granted.
@@ -97,6 +101,7 @@ class Sandbox:
         python: StrPath | None = None,
         preload: Sequence[str] = (),
         explain: Explain | str = Explain.CHANGES,
+        observers: Sequence[Observer] = (),
     ) -> None:
         wish = Wish(
             workspace=workspace,
@@ -111,15 +116,18 @@ class Sandbox:
             explain=_explain(explain),
         )
         judged = Judged(policy=policy, role=role, tool=tool)
-        self._set_up(assemble(wish, config_path=config, judged=judged), confirmation, os.urandom(8).hex())
+        reporting = Reporting(tool=tool, session=os.urandom(8).hex(), observers=tuple(observers))
+        self._set_up(assemble(wish, config_path=config, judged=judged), confirmation, reporting)
 
-    def _set_up(self, assembly: Assembly, confirmation: ConfirmationService | None, session: str) -> None:
+    def _set_up(self, assembly: Assembly, confirmation: ConfirmationService | None, reporting: Reporting) -> None:
+        session = reporting.session
         self._assembly = assembly
         self._grant = assembly.grant
         self._open: Open = partial(assembly.engine.open, assembly.grant)
         self._journal_is_shared = False
         judge = Judge(terms=assembly.terms, confirmation=confirmation, session=session, home=home_directory(os.environ))
-        self._pipeline = Pipeline(self._grant, assembly.journal, self._acquire, judge)
+        self._pipeline = Pipeline(self._grant, assembly.journal, self._acquire, judge, reporting)
+        self._reporting = reporting
         self._box: Box | None = None
         self._opening = asyncio.Lock()
         self._closed = False
@@ -136,7 +144,7 @@ class Sandbox:
         box: Box | None,
         *,
         open: Open,
-        session: str,
+        reporting: Reporting,
         confirmation: ConfirmationService | None = None,
         origin: object = None,
     ) -> Self:
@@ -144,13 +152,16 @@ class Sandbox:
 
         Args:
             open: how a new one is made if this one is lost.
+            reporting: to whom it is told what happens in it, and as whose.
         """
         sandbox = cls.__new__(cls)
-        sandbox._set_up(assembly, confirmation, session)
+        sandbox._set_up(assembly, confirmation, reporting)
         sandbox._open = open
         sandbox._box = box
         sandbox._journal_is_shared = True
         sandbox.origin = origin
+        if box is not None:
+            reporting.opened(sandbox.current_usage)
         return sandbox
 
     async def lend(self) -> Box:
@@ -181,6 +192,7 @@ class Sandbox:
                 await self._box.close()
             await self._pipeline.finish()
         finally:
+            self._reporting.closed()
             if not self._journal_is_shared:
                 self._assembly.journal.close()
 
@@ -203,6 +215,7 @@ class Sandbox:
             if self._box is None:
                 self._assembly.journal.prepare()
                 self._box = await self._open()
+                self._reporting.opened(self.current_usage)
             self._used = time.monotonic()
             return self._box
 
@@ -367,8 +380,18 @@ class Sandbox:
         return self._assembly.engine.name
 
     @property
+    def id(self) -> str:
+        """What metrics call it; never used twice."""
+        return self._reporting.sandbox_id
+
+    @property
     def workspace(self) -> Path:
         return self._grant.workspace
+
+    @property
+    def violations(self) -> ViolationStore:
+        """What was refused in it; of a pool, in all its sandboxes."""
+        return self._reporting.violations
 
     @property
     def notes(self) -> tuple[str, ...]:

@@ -16,12 +16,16 @@ class CommandResult:
 
 
 class BashTool:
-    """An agent's shell: each command in a box of its own."""
+    """An agent's shell: each command in a box of its own.
+
+    What was refused, by which rule, and what would allow it is said at the end of stderr, so that the agent can correct
+    itself; an executor that is given says it or not, as it was told to.
+    """
 
     name = "bash"
 
     def __init__(self, executor: SandboxExecutor | None = None) -> None:
-        self._executor = executor or SandboxExecutor()
+        self._executor = executor or SandboxExecutor(annotate=True)
 
     async def execute(self, command: str, cwd: StrPath | None = None) -> CommandResult:
         """Run a command; there is no way past the sandbox."""

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Self, assert_never
 
 from ringfence.errors import CommandFailed, CommandNotAllowed, ResourceLimitExceeded, Timeout
+from ringfence.values.annotate import annotate
 from ringfence.values.guarantee import Wall
 from ringfence.values.limits import Limit, show_limit
 from ringfence.values.rich import CodeError, Rich
@@ -153,6 +154,11 @@ class Result:
         return self.stderr_bytes.decode("utf-8", "replace")
 
     @property
+    def annotated_stderr(self) -> str:
+        """stderr as text, and after it, for an agent, what was refused, by which rule, and what would allow it."""
+        return annotate(self.stderr, self.violations)
+
+    @property
     def exit_code(self) -> int:
         """The command's own code, or the conventional one for an ending that is not its own."""
         match self.ending:
@@ -180,9 +186,12 @@ class Result:
 
     @property
     def blocked_reason(self) -> str | None:
+        """The refusal, or the gravest of the violations."""
         if isinstance(self.ending, Refused):
             return str(self.ending)
-        return next((str(one) for one in self.violations if one.severity is not Severity.LOW), None)
+        grave = (violation for violation in self.violations if violation.severity is not Severity.LOW)
+        gravest = max(grave, key=lambda violation: violation.severity.rank, default=None)
+        return str(gravest) if gravest is not None else None
 
     def check(self) -> Self:
         """Return the result if the command exited with 0, else raise what happened."""

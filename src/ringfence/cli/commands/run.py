@@ -15,10 +15,12 @@ from ringfence.cli.say import note
 from ringfence.errors import InvalidConfig
 from ringfence.manager.blocking import run as run_blocking
 from ringfence.manager.configuring import home_directory, load_config
+from ringfence.values.annotate import violation_lines
 from ringfence.values.limits import Limits
 from ringfence.values.outcome import Exited, LimitHit, Refused, Result
 from ringfence.values.request import Overflow, Stream
 from ringfence.values.sizes import parse_duration, parse_size, show_seconds, show_size
+from ringfence.values.violation import ViolationType
 
 
 def run(
@@ -168,9 +170,12 @@ def _show_results(result: Result) -> None:
 def _say_how_it_ended(result: Result) -> None:
     if not isinstance(result.ending, Exited):
         note(str(result.ending))
-    if not isinstance(result.ending, Refused | LimitHit):
-        for violation in result.violations:
-            note(str(violation))
+    if isinstance(result.ending, Refused):
+        return
+    hit = isinstance(result.ending, LimitHit)  # which has just been said
+    others = (each for each in result.violations if not (hit and each.kind is ViolationType.RESOURCE_LIMIT))
+    for line in violation_lines(others):
+        note(line)
 
 
 def _explain(result: Result) -> None:
@@ -204,7 +209,7 @@ def _as_json(result: Result) -> dict[str, Any]:
         else {"type": result.error.type, "value": result.error.value, "traceback": result.error.traceback},
         "blocked": result.blocked,
         "blocked_reason": result.blocked_reason,
-        "violations": [str(violation) for violation in result.violations],
+        "violations": [violation.as_record() for violation in result.violations],
         "usage": {
             "wall_seconds": usage.wall_seconds,
             "cpu_seconds": usage.cpu_seconds,

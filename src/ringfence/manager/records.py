@@ -1,0 +1,49 @@
+"""Reads what the journal holds. The one place that knows where the records lie and what they call things."""
+
+import json
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from ringfence.audit.violations import RecordedViolation
+from ringfence.values.violation import Violation
+
+_LINES = "journal.jsonl"
+_HAS_VIOLATIONS = b'"violations":[{'
+
+
+def records(state: Path, *, having: bytes = b"") -> Iterator[dict[str, Any]]:
+    """The records, the oldest first; lines that are none, such as a torn last one, are passed over.
+
+    Args:
+        having: what a line has to hold to be looked at; cheaper than reading all of them.
+    """
+    with suppress(OSError), open(state / _LINES, "rb") as lines:
+        for line in lines:
+            if having and having not in line:
+                continue
+            with suppress(ValueError):
+                record = json.loads(line)
+                if isinstance(record, dict):
+                    yield record
+
+
+def recorded_violations(state: Path) -> Iterator[RecordedViolation]:
+    """Every violation in the journal, the oldest first."""
+    return violations_of(records(state, having=_HAS_VIOLATIONS))
+
+
+def violations_of(found: Iterable[dict[str, Any]]) -> Iterator[RecordedViolation]:
+    """The violations in these records."""
+    for record in found:
+        for part in record.get("violations") or ():
+            with suppress(ValueError, TypeError, AttributeError):
+                violation = Violation.from_record(part)
+                yield RecordedViolation(
+                    violation,
+                    float(violation.at or record.get("at") or 0.0),
+                    str(record.get("session_id") or record.get("session") or ""),
+                    str(record.get("tool") or ""),
+                    str(record.get("run") or ""),
+                )

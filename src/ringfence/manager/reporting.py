@@ -1,0 +1,137 @@
+"""Tells what happens: to the store of violations always, to observers if there are any.
+
+Without observers an execution costs some tests of empty tuples here, and nothing else.
+"""
+
+import logging
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+from ringfence.approvals.ask import NOBODY
+from ringfence.approvals.base import Approval
+from ringfence.audit.events import (
+    ApprovalAsked,
+    ApprovalEnded,
+    Event,
+    ExecutionEnded,
+    Observer,
+    Outcome,
+    SandboxClosed,
+    SandboxOpened,
+)
+from ringfence.audit.violations import ViolationStore
+from ringfence.values.outcome import Result, Usage
+from ringfence.values.request import Request
+from ringfence.values.verdict import Decision
+
+_NEARLY = 0.98
+"""Share of the time that a person was given, from which on no answer is for want of time; clocks are not exact."""
+ABANDONED: Final = "abandoned"
+_log = logging.getLogger("ringfence")
+
+
+def tell(observers: tuple[Observer, ...], event: Event) -> None:
+    """Call each of them; one that fails is logged."""
+    for observer in observers:
+        try:
+            observer(event)
+        except Exception:  # anybody's code; what was executed has been, whatever they make of it
+            _log.exception("an observer failed on %s", type(event).__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reporting:
+    """To whom a sandbox's executions are told, and what they are called there."""
+
+    tool: str = "shell_exec"
+    session: str = ""
+    sandbox_id: str = field(default_factory=lambda: os.urandom(8).hex())
+    violations: ViolationStore = field(default_factory=ViolationStore)
+    observers: tuple[Observer, ...] = ()
+
+    def begin(self, run_id: str, request: Request, decision: Decision) -> "Watch":
+        """Watch one execution; call `ended` or `failed` on what is returned."""
+        return Watch(self, run_id, request, decision)
+
+    def opened(self, usage: Callable[[], Usage]) -> None:
+        if self.observers:
+            tell(self.observers, SandboxOpened(sandbox_id=self.sandbox_id, session=self.session, usage=usage))
+
+    def closed(self) -> None:
+        if self.observers:
+            tell(self.observers, SandboxClosed(sandbox_id=self.sandbox_id))
+
+
+class Watch:
+    """One execution, from its decision to its end."""
+
+    __slots__ = ("_asked_seconds", "_began", "_decision", "_reporting", "_request", "_run_id", "_started_at")
+
+    def __init__(self, reporting: Reporting, run_id: str, request: Request, decision: Decision) -> None:
+        self._reporting = reporting
+        self._run_id = run_id
+        self._request = request
+        self._decision = decision
+        self._asked_seconds = 0.0
+        self._began = time.monotonic()
+        self._started_at = time.time()
+
+    def ended(self, result: Result) -> None:
+        about = self._reporting
+        if result.violations:
+            about.violations.record(result.violations, session=about.session, tool=about.tool, run_id=self._run_id)
+        if about.observers:
+            self._tell(result, "")
+
+    def failed(self, code: str) -> None:
+        if self._reporting.observers:
+            self._tell(None, code)
+
+    def asked(self) -> float:
+        """A person is asked from now on; returns the time, for `answered`."""
+        if self._reporting.observers:
+            tell(self._reporting.observers, ApprovalAsked(run_id=self._run_id, tool=self._reporting.tool))
+        return time.monotonic()
+
+    def answered(self, asked_at: float, approval: Approval | None, given_seconds: float) -> None:
+        """There is an answer; None if nobody waits for one any more."""
+        seconds = time.monotonic() - asked_at
+        self._asked_seconds += seconds
+        about = self._reporting
+        if about.observers:
+            outcome = outcome_of(approval, seconds, given_seconds)
+            tell(
+                about.observers,
+                ApprovalEnded(run_id=self._run_id, tool=about.tool, outcome=outcome, seconds=seconds),
+            )
+
+    def _tell(self, result: Result | None, fault: str) -> None:
+        about, request = self._reporting, self._request
+        event = ExecutionEnded(
+            run_id=self._run_id,
+            session=about.session,
+            sandbox_id=about.sandbox_id,
+            tool=about.tool,
+            language=request.language or ("program" if request.argv is not None else "bash"),
+            verdict=self._decision.verdict.name.lower(),
+            rule=self._decision.deciding.rule,
+            started_at=self._started_at,
+            seconds=time.monotonic() - self._began - self._asked_seconds,
+            result=result,
+            fault=fault,
+        )
+        tell(about.observers, event)
+
+
+def outcome_of(approval: Approval | None, seconds: float, given_seconds: float) -> Outcome:
+    """What came of asking. Nobody's refusal is a time-out if the time was up, else nobody could be asked."""
+    if approval is None:
+        return Outcome.ABANDONED
+    if approval.granted:
+        return Outcome.REMEMBERED if approval.remembered else Outcome.GRANTED
+    if approval.by != NOBODY:
+        return Outcome.REFUSED
+    return Outcome.TIMED_OUT if seconds >= given_seconds * _NEARLY else Outcome.FAILED
