@@ -13,7 +13,7 @@ from typing import Final
 from ringfence.confinement.base import How, View
 from ringfence.policy.globs import compiled
 from ringfence.values.grant import Grant
-from ringfence.values.violation import Severity, Violation, ViolationKind
+from ringfence.values.violation import Operation, Severity, Violation, ViolationType
 
 _HARMLESS: Final = ("__pycache__",)  # Python tries to keep its bytecode beside every module, and does without
 _MISSING: Final = "missing"
@@ -26,6 +26,10 @@ _LOOKED_FOR: Final = (
     "/run/user",
     "/dev/log",
 )
+_SENSITIVE: Final = (ViolationType.SENSITIVE_FILE_ACCESS, Severity.HIGH)
+_PROTECTED: Final = (ViolationType.PATH_ACCESS_DENIED, Severity.HIGH)
+_DENIED: Final = (ViolationType.PATH_ACCESS_DENIED, Severity.MEDIUM)
+_OPERATIONS: Final = {str(operation): operation for operation in Operation}
 _NOTHING: Final = "nothing: the blacklist beats every grant"
 _BY_HAND: Final = "a person's own hand, outside the box"
 _CHANGES: Final = {
@@ -67,28 +71,28 @@ class Explainer:
         row = self._rules.matches(path)
         if row is not None and path not in self._stand_ins:
             why = f"{operation} of {path}: it is blacklisted"
-            return errno.EACCES, _violation(why, Severity.HIGH, f"filesystem.blacklist {row}", _NOTHING)
+            return errno.EACCES, _of_path(operation, path, why, _SENSITIVE, f"filesystem.blacklist {row}", _NOTHING)
         if not is_missing or _is_below(path, self._system) or not os.path.lexists(path):
             return 0, None
         why = f"{operation} of {path}: it is not in what is granted"
-        return errno.ENOENT, _violation(why, Severity.MEDIUM, "filesystem.whitelist", f"grant it: read={path}")
+        return errno.ENOENT, _of_path(operation, path, why, _DENIED, "filesystem.whitelist", f"grant it: read={path}")
 
     def _on_change(self, operation: str, path: str) -> tuple[int, Violation | None]:
         done = _CHANGES.get(operation, "changed")
         row = self._rules.matches(path)
         if row is not None:
             why = f"{path} may not be {done}: it is blacklisted"
-            return errno.EACCES, _violation(why, Severity.HIGH, f"filesystem.blacklist {row}", _NOTHING)
+            return errno.EACCES, _of_path(operation, path, why, _SENSITIVE, f"filesystem.blacklist {row}", _NOTHING)
         below = next((below for place, below in self._frozen if _is_below(path, (place,))), None)
         if below is not None:
             why = f"{path} may be read, not {done}"
-            return errno.EACCES, _violation(why, Severity.HIGH, f"protected {below}", _BY_HAND)
+            return errno.EACCES, _of_path(operation, path, why, _PROTECTED, f"protected {below}", _BY_HAND)
         is_kernel_s = _is_below(path, _KERNEL) and not _is_below(path, ("/proc/sys",))
         if is_kernel_s or _is_below(path, self._writable) or any(part in _HARMLESS for part in path.split("/")):
             return 0, None
         why = f"{path} may not be {done}: it is not in what may be written"
         allow_by = f"grant its directory: write={os.path.dirname(path)}"
-        return errno.EROFS, _violation(why, Severity.MEDIUM, "filesystem.whitelist", allow_by)
+        return errno.EROFS, _of_path(operation, path, why, _DENIED, "filesystem.whitelist", allow_by)
 
     def _on_address(self, operation: str, address: str, *, is_missing: bool) -> tuple[int, Violation | None]:
         if address.startswith("unix:"):
@@ -100,11 +104,13 @@ class Explainer:
             return 0, None
         what = f"connection to {address}" if operation == "connect" else f"listening on {address}"
         violation = Violation(
-            ViolationKind.NETWORK,
+            ViolationType.NETWORK,
             Severity.MEDIUM,
             f"{what}: there is no network inside",
             "network.allowNetwork false",
             "fetch it outside the box, and hand the result in as a file",
+            _OPERATIONS[operation],
+            address,
         )
         return (errno.ENETUNREACH if operation == "connect" else errno.EADDRNOTAVAIL), violation
 
@@ -116,12 +122,20 @@ class Explainer:
             return 0, None
         rule = f"filesystem.blacklist {row}" if row is not None else "filesystem.whitelist"
         return errno.EACCES, Violation(
-            ViolationKind.NETWORK, Severity.HIGH, f"connection to the socket {path}", rule, "nothing: it is the host's"
+            ViolationType.NETWORK,
+            Severity.HIGH,
+            f"connection to the socket {path}",
+            rule,
+            "nothing: it is the host's",
+            Operation.CONNECT,
+            path,
         )
 
 
-def _violation(what: str, severity: Severity, rule: str, allow_by: str) -> Violation:
-    return Violation(ViolationKind.PATH, severity, what, rule, allow_by)
+def _of_path(
+    operation: str, path: str, what: str, how: tuple[ViolationType, Severity], rule: str, allow_by: str
+) -> Violation:
+    return Violation(*how, what, rule, allow_by, _OPERATIONS.get(operation, Operation.OTHER), path)
 
 
 def _is_below(path: str, tops: tuple[str, ...]) -> bool:
