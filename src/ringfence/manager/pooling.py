@@ -16,7 +16,7 @@ from typing import Any, Self
 from ringfence.approvals.base import ConfirmationService
 from ringfence.audit.journal import Journal
 from ringfence.engines.base import Box, Engine
-from ringfence.errors import Internal, InvalidConfig, PoolExhausted
+from ringfence.errors import Internal, InvalidConfig, PoolExhausted, RingfenceError
 from ringfence.manager.assemble import Assembly, Blueprint, Judged, draw
 from ringfence.manager.configuring import home_directory, state_directory
 from ringfence.manager.granting import REQUIRED, Wish
@@ -424,10 +424,16 @@ class SandboxPool:
 
 async def _open_for(owner: Warm | _Session, engine: Engine, grant: Grant) -> Box:
     """A new box in place of one that was lost; none if its owner ended meanwhile, for nobody would close it."""
-    box = await engine.open(grant)
+    over = Internal("the sandbox was closed while its box was being made", hint="acquire a new one")
+    try:
+        box = await engine.open(grant)
+    except RingfenceError as fault:
+        if owner.is_over:  # its workspace went away under it, which is no fault of the machine
+            raise over from fault
+        raise
     if owner.is_over:
         await box.close()
-        raise Internal("the sandbox was closed while its box was being made", hint="acquire a new one")
+        raise over
     return box
 
 
