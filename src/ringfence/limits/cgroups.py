@@ -6,6 +6,7 @@ were set for us.
 """
 
 import os
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -102,6 +103,17 @@ def write_control(path: Path, text: bytes) -> None:
         os.write(descriptor, text)
     finally:
         os.close(descriptor)
+
+
+def sweep(parents: Iterable[Path]) -> None:
+    """Remove the empty groups that dead processes left: a machine may stop between making one and removing it."""
+    for parent in parents:
+        with suppress(OSError):
+            for entry in os.scandir(parent):
+                maker = entry.name.removeprefix(PREFIX).partition("-")[0]
+                if entry.name.startswith(PREFIX) and maker.isdigit() and not os.path.exists(f"/proc/{maker}"):
+                    with suppress(OSError):
+                        os.rmdir(entry.path)
 
 
 def remove(directories: tuple[Path, ...]) -> None:

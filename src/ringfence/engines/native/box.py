@@ -373,6 +373,8 @@ class NativeBox:
 
     async def _run_call(self, language: str, name: str, text: str, request: Request) -> Result:
         begin = time.monotonic()
+        before = self._contexts.get((language, name))
+        was_lost = before is not None and before.calls > 0 and not before.alive
         context = await self._context(language, name)
         code = text.encode("utf-8", "surrogateescape")
         if self._between is None:
@@ -391,6 +393,7 @@ class NativeBox:
             self._drop(context)
         wall_seconds = time.monotonic() - begin
         timeout = self._timeout(request)
+        work.state_was_lost = was_lost
         if isinstance(reply, Reply):
             return self._result(work, reply, wall_seconds, timeout)
         evidence = Evidence(
@@ -568,7 +571,7 @@ class NativeBox:
             audit=self.audit,
             results=() if cell is None else tuple(cell.shown),
             error=None if cell is None else cell.error,
-            state_kept=work.context is None or work.context.alive,
+            state_kept=work.context is None or (work.context.alive and not work.state_was_lost),
         )
 
     def _ended_result(self, process: NativeProcess, reply: Reply) -> Result:

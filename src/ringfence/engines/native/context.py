@@ -13,7 +13,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from ringfence.engines.frames import Frames, read_code, read_error, read_shown
+from ringfence.engines.frames import Frames, read_done, read_error, read_shown
 from ringfence.engines.native.control import Job
 from ringfence.engines.streams import Capture, Reader
 from ringfence.errors import Internal
@@ -36,6 +36,9 @@ class Cell:
 
     room: int
     """Bytes that it may still show; negative when it wanted to show more."""
+    call: bytes
+    """A number that nobody knows before: its end has to carry it, so that none forged earlier, or for another call,
+    answers it."""
     over: asyncio.Future[int | None]
     """Its exit code; None when the interpreter has ended instead."""
     shown: list[Rich] = field(default_factory=list)
@@ -81,11 +84,13 @@ class Context:
     def begin(self, code: bytes, show_bytes: int) -> Cell:
         """Have a piece of code run."""
         self.calls += 1
-        cell = self.busy = Cell(show_bytes, self._loop.create_future())
+        cell = self.busy = Cell(show_bytes, os.urandom(8).hex().encode(), self._loop.create_future())
         if self.job.ended.done():
             cell.over.set_result(None)
             return cell
-        self._send(code + b"\0" if self.language == "shell" else b"run %d\n%b" % (len(code), code))
+        message = b"%b\0%b\0" if self.language == "shell" else b"run %d %b\n%b"
+        parts = (cell.call, code) if self.language == "shell" else (len(code), cell.call, code)
+        self._send(message % parts)
         return cell
 
     def cpu_seconds(self) -> float:
@@ -192,7 +197,9 @@ class Context:
             return  # a thread that goes on after its call: nobody asked
         match kind:
             case "done":
-                self._settle(read_code(body))
+                code = read_done(body, cell.call)
+                if code is not None:
+                    self._settle(code)
             case "error":
                 cell.error = read_error(body)
             case _ if cell.room < 0:

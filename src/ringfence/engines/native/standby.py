@@ -29,9 +29,9 @@ _WAIT = (
 )
 _SERVE = """\
 printf 'ready 0\\n' >&9
-while IFS= read -r -d "" -u 9; do
+while IFS= read -r -d "" -u 9 RINGFENCE_CALL && IFS= read -r -d "" -u 9; do
 { eval "$REPLY"; } </dev/null 9<&-
-REPLY=$?; printf 'done %d\\n%s' "${#REPLY}" "$REPLY" >&9
+REPLY="$RINGFENCE_CALL $?"; printf 'done %d\\n%s' "${#REPLY}" "$REPLY" >&9
 done"""
 _BOOTSTRAP = """\
 import os, sys, marshal, _frozen_importlib_external as f

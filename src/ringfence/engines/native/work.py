@@ -22,6 +22,8 @@ class Work:
     """Why we stopped it; the first reason counts."""
     fault: BaseException | None = None
     """What the caller's own callback or stream raised."""
+    state_was_lost: bool = False
+    """Whether the interpreter had to be started anew for it."""
     readers: list[Reader] = field(default_factory=list)
     captures: list[Capture] = field(default_factory=list)
     """What was said on each stream."""
