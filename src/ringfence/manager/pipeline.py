@@ -10,6 +10,7 @@ after it, with the result; if it cannot be written, nothing runs.
 import asyncio
 import hashlib
 import os
+import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -71,9 +72,22 @@ class Pipeline:
         self._acquire = acquire
         self._judge = judge or Judge()
         self._memory = SessionMemory()
+        self.running = 0
+        """Calls that are not over."""
+        self.ended_at = 0.0
+        """When the last one was, by the monotonic clock."""
         self._watchers: set[asyncio.Task[None]] = set()
 
     async def run(self, request: Request) -> Result:
+        """Run one request, or say why not; see `_run`, which is the whole way."""
+        self.running += 1
+        try:
+            return await self._run(request)
+        finally:
+            self.running -= 1
+            self.ended_at = time.monotonic()
+
+    async def _run(self, request: Request) -> Result:
         """Run one request, or say why not.
 
         Raises:

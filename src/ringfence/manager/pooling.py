@@ -74,6 +74,8 @@ class Warm:
 class _Session:
     id: str
     opening: asyncio.Lock = field(default_factory=asyncio.Lock)
+    turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """Held by whoever has a call in it that is more than one step."""
     first: Warm | None = None
     """The box that came with the workspace."""
     sandboxes: dict[str, Sandbox] = field(default_factory=dict)
@@ -343,6 +345,11 @@ class SandboxPool:
         for outcome in outcomes:
             if outcome is not None:
                 raise outcome
+
+    def turn(self, session_id: str) -> asyncio.Lock:
+        """Held while somebody does in a session what must not mix with others: files in, run, files out."""
+        session = self._sessions.get(session_id)
+        return session.turn if session is not None else asyncio.Lock()
 
     def sessions(self) -> tuple[SessionInfo, ...]:
         """The sessions that have a box."""

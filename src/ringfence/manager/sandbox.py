@@ -197,7 +197,11 @@ class Sandbox:
                 await lost.close()
             if self._box is None:
                 self._assembly.journal.prepare()
-                self._box = await self._open()
+                box = await self._open()
+                if self._closed:
+                    await box.close()
+                    raise RuntimeError("the sandbox is closed")
+                self._box = box
             self._used = time.monotonic()
             return self._box
 
@@ -331,8 +335,8 @@ class Sandbox:
 
     @property
     def idle_seconds(self) -> float:
-        """How long ago the last command was given to it."""
-        return time.monotonic() - self._used
+        """How long ago the last call of it ended; 0 while one runs."""
+        return 0.0 if self._pipeline.running else time.monotonic() - max(self._used, self._pipeline.ended_at)
 
     async def stream(self, command: str, **options: object) -> AsyncIterator[Output | Result]:
         """Run a command line and yield its output as it comes, then its result. Takes what `shell` takes."""

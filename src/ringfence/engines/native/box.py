@@ -23,7 +23,7 @@ from ringfence.engines.native.control import Control, Job
 from ringfence.engines.native.interpreter import find_program
 from ringfence.engines.native.last_command import as_last
 from ringfence.engines.native.process import NativeProcess
-from ringfence.engines.native.protocol import Kind, Manner, Reply
+from ringfence.engines.native.protocol import Kind, Reply
 from ringfence.engines.native.standby import (
     COMMAND_MAX,
     Setting,
@@ -39,7 +39,7 @@ from ringfence.engines.streams import feed
 from ringfence.errors import Internal, SpawnFailed
 from ringfence.limits.base import Holder
 from ringfence.values.grant import Grant
-from ringfence.values.guarantee import Wall
+from ringfence.values.guarantee import Guarantee, Wall
 from ringfence.values.limits import Limit
 from ringfence.values.outcome import Result, SandboxAudit, Usage
 from ringfence.values.request import Request
@@ -56,6 +56,7 @@ _PAUSE_SECONDS = 0.002
 """How long after a command the next shell is started ahead of time: a box that is closed at once never starts it."""
 _BETWEEN_SECONDS = 1.0
 """How often an interpreter is looked at that runs nothing for us: its threads may."""
+_ENDED_KEPT = 100
 _LONG_COMMAND = 100_000
 """The kernel takes at most 128 KiB for one argument; longer commands are read by the shell from a descriptor."""
 _SCRIPT = ". /dev/fd/9"
@@ -201,9 +202,8 @@ class NativeBox:
                 outputs, ends = self._outputs(theirs)
                 descriptors = [end, *ends]
             argv = self._argv(request, descriptors, theirs)
-            manner = Manner.PLAIN if terminal is None else Manner.ON_TERMINAL
             try:
-                job = self._start(argv, request, descriptors, manner)
+                job = self._start(argv, request, descriptors, terminal)
             except BaseException:
                 for descriptor in (inputs, *outputs):
                     if descriptor >= 0:
@@ -214,8 +214,7 @@ class NativeBox:
             outputs = (os.dup(inputs), -1)
         process = NativeProcess(self._control, job, request, inputs, outputs, self._grant.limits, self._ended_result)
         process.watch(self._holder, self._roots)
-        if terminal is not None:
-            process.resize(*terminal)
+        self._forget_the_oldest()
         self._processes[job.id] = process
         await asyncio.sleep(0)  # a program that is not there says so at once
         return process
@@ -224,10 +223,11 @@ class NativeBox:
         """What was started and goes on, and what has ended and was not forgotten yet."""
         return tuple(self._processes.values())
 
-    def forget(self, process: NativeProcess) -> None:
-        """Drop what has ended."""
-        if process.ending is not None:
-            self._processes.pop(process.id, None)
+    def _forget_the_oldest(self) -> None:
+        """A session may start thousands: of those that have ended, the last ones are kept."""
+        ended = [id for id, process in self._processes.items() if not process.alive]
+        for id in ended[: max(0, len(ended) - _ENDED_KEPT)]:
+            del self._processes[id]
 
     def contexts(self) -> tuple[tuple[str, str], ...]:
         """(language, name) of the interpreters that keep a state."""
@@ -235,7 +235,7 @@ class NativeBox:
 
     def interrupt(self, name: str = MAIN, language: str = "python") -> bool:
         """Interrupt the call that runs in an interpreter; its state lives on. False if none runs."""
-        context = self._contexts.get((language, name))
+        context = self._contexts.get((_context_language(language), name))
         if context is None or context.busy is None:
             return False
         self._control.signal(context.job, signal.SIGINT)
@@ -243,7 +243,7 @@ class NativeBox:
 
     async def restart(self, name: str = MAIN, language: str = "python") -> None:
         """End an interpreter with all that it keeps; the next call starts a new one."""
-        context = self._contexts.pop((language, name), None)
+        context = self._contexts.pop((_context_language(language), name), None)
         if context is not None:
             self._control.kill(context.job)
             try:
@@ -268,6 +268,9 @@ class NativeBox:
         finally:
             if feeder is not None:
                 feeder.cancel()
+            was_untouched = work.shell is not None and work.shell.finish()
+        if was_untouched and work.killed_for is None and self.alive:
+            return await self._run_command(request)  # the shell was killed before it took the command: a new one does
         if self.alive:
             self._preparing = self._loop.call_later(_PAUSE_SECONDS, self._prepare_shell)
         assert isinstance(reply, Reply)
@@ -287,7 +290,7 @@ class NativeBox:
         if not shell.alive or not shell.tell(text):
             shell.close()
             return None
-        work = Work(shell.job)
+        work = Work(shell.job, shell=shell)
         work.listen(shell.take_outputs(), request, self._grant.limits.output_bytes, self._stop, self._on_fault)
         return work
 
@@ -315,16 +318,18 @@ class NativeBox:
                 undo.callback(os.close, descriptor)
             descriptors = [inputs, *ends]
             argv = self._argv(request, descriptors, theirs)
-            work = Work(self._start(argv, request, descriptors, Manner.PLAIN))
+            work = Work(self._start(argv, request, descriptors))
             undo.pop_all()
             work.listen(outputs, request, self._grant.limits.output_bytes, self._stop, self._on_fault)
             return work, stdin
 
-    def _start(self, argv: list[str], request: Request, descriptors: list[int], manner: Manner) -> Job:
+    def _start(
+        self, argv: list[str], request: Request, descriptors: list[int], terminal: tuple[int, int] | None = None
+    ) -> Job:
         cwd = self._setting.cwd if request.cwd is None else os.fspath(request.cwd)
         env = (*self._setting.env, *(f"{name}={value}" for name, value in request.env))
         try:
-            return self._control.start(command_words(cwd, argv, _last_of_each(env)), descriptors, manner)
+            return self._control.start(command_words(cwd, argv, _last_of_each(env)), descriptors, terminal=terminal)
         except OSError as fault:
             if fault.errno == errno.E2BIG:
                 raise SpawnFailed(argv[0], os.strerror(errno.E2BIG), hint=_HINTS[errno.E2BIG]) from fault
@@ -334,11 +339,17 @@ class NativeBox:
         assert job.terminal is not None
         try:
             return await asyncio.wait_for(job.terminal, _START_SECONDS)
+        except TimeoutError as fault:
+            self._control.kill(job)
+            raise Internal("PID 1 of the box did not answer in time") from fault
         except asyncio.CancelledError:
             if not job.ended.done():
                 self._control.kill(job)
                 raise
-            raise self._spawn_failed(job.ended.result(), program) from None
+            failure = self._spawn_failed(job.ended.result(), program)
+            if Guarantee.HOST_PROCESSES_HIDDEN not in self.wall.guarantees:
+                raise SpawnFailed(program, "there are no terminals behind this wall", hint="leave it out") from None
+            raise failure from None
 
     def _outputs(self, theirs: ExitStack) -> tuple[tuple[int, int], tuple[int, int]]:
         out, out_end = self._pipe()
@@ -360,7 +371,7 @@ class NativeBox:
         command = request.command or ""
         encoded = os.fsencode(command)
         if len(encoded) < _LONG_COMMAND:
-            return [self._setting.shell, "-c", command]
+            return [self._setting.shell, "-c", "--", command]
         script = os.memfd_create("command", os.MFD_CLOEXEC)
         undo.callback(os.close, script)
         with open(script, "wb", closefd=False) as file:
@@ -380,7 +391,7 @@ class NativeBox:
         if self._between is None:
             self._between = self._loop.call_later(_BETWEEN_SECONDS, self._look_between)
         cpu = context.cpu_seconds()
-        work = Work(context.job, context)
+        work = Work(context.job, context=context)
         work.listen_to(context, request, self._grant.limits.output_bytes, self._stop, self._on_fault)
         work.cell = context.begin(code, self._grant.limits.output_bytes)
         said = await self._wait_over(work, request)
@@ -397,7 +408,10 @@ class NativeBox:
         if isinstance(reply, Reply):
             return self._result(work, reply, wall_seconds, timeout)
         evidence = Evidence(
-            status=(reply or 0) << 8, killed_for=work.killed_for, cpu_seconds=context.cpu_seconds() - cpu
+            status=(reply or 0) << 8,
+            killed_for=work.killed_for,
+            memory_kills=self._new_memory_kills(),
+            cpu_seconds=context.cpu_seconds() - cpu,
         )
         return self._outcome(work, evidence, wall_seconds, timeout, context.peak_memory_bytes())
 
@@ -540,14 +554,18 @@ class NativeBox:
 
     def _result(self, work: Work, reply: Reply, wall_seconds: float, timeout: float) -> Result:
         status, user, system, peak_kib = reply.numbers
-        kills, self._kills = self._kills, self._holder.memory_kills()
         evidence = Evidence(
             status=status & 0xFFFF,
             killed_for=work.killed_for,
-            memory_kills=self._kills - kills,
+            memory_kills=self._new_memory_kills(),
             cpu_seconds=(user + system) / 1e6,
         )
         return self._outcome(work, evidence, wall_seconds, timeout, min(peak_kib, 1 << 40) * 1024)
+
+    def _new_memory_kills(self) -> int:
+        """How often the kernel killed for memory since the last time that somebody asked."""
+        before, self._kills = self._kills, self._holder.memory_kills()
+        return self._kills - before
 
     def _outcome(self, work: Work, evidence: Evidence, wall_seconds: float, timeout: float, peak: int) -> Result:
         limits = self._grant.limits
@@ -578,7 +596,13 @@ class NativeBox:
         """How a command that ran beside others ended."""
         status, user, system, peak_kib = reply.numbers
         limits = self._grant.limits
-        evidence = Evidence(status=status & 0xFFFF, killed_for=process.killed_for, cpu_seconds=(user + system) / 1e6)
+        was_killed = status & 0x7F == signal.SIGKILL
+        evidence = Evidence(
+            status=status & 0xFFFF,
+            killed_for=process.killed_for,
+            memory_kills=self._new_memory_kills() if was_killed else 0,
+            cpu_seconds=(user + system) / 1e6,
+        )
         ending = classify(evidence, limits, limits.wall_seconds)
         return Result(
             ending=ending,
@@ -602,6 +626,10 @@ async def _wait_through_cancel(future: asyncio.Future[Any]) -> bool:
         except asyncio.CancelledError:
             cancelled = True
     return cancelled
+
+
+def _context_language(language: str) -> str:
+    return "shell" if language in ("bash", "sh") else language
 
 
 def _last_of_each(env: tuple[str, ...]) -> tuple[str, ...]:

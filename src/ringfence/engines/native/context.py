@@ -88,9 +88,11 @@ class Context:
         if self.job.ended.done():
             cell.over.set_result(None)
             return cell
-        message = b"%b\0%b\0" if self.language == "shell" else b"run %d %b\n%b"
-        parts = (cell.call, code) if self.language == "shell" else (len(code), cell.call, code)
-        self._send(message % parts)
+        self._send(
+            _shell_line(code, cell.call)
+            if self.language == "shell"
+            else b"run %d %b\n%b" % (len(code), cell.call, code)
+        )
         return cell
 
     def cpu_seconds(self) -> float:
@@ -215,6 +217,13 @@ class Context:
         cell, self.busy = self.busy, None
         if cell is not None and not cell.over.done():
             cell.over.set_result(code)
+
+
+def _shell_line(command: bytes, call: bytes) -> bytes:
+    """One line of the script that the shell reads: the command, and then the word that it is over."""
+    quoted = b"'" + command.replace(b"'", b"'\\''") + b"'"
+    told = b'RINGFENCE_CALL="%b $?"; printf \'done %%d\\n%%s\' "${#RINGFENCE_CALL}" "$RINGFENCE_CALL" >&9\n'
+    return b"eval %b </dev/null 9<&-; " % quoted + told % call
 
 
 def _nowhere() -> Capture:
