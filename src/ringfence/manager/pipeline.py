@@ -99,7 +99,8 @@ class Pipeline:
         run_id = os.urandom(8).hex()
         place = self.place(request)
         decision = decide(request, self._grant, place, self._judge.terms, language=request.language)
-        request = replace(request, cwd=place.cwd)
+        if request.cwd is not None:
+            request = replace(request, cwd=place.cwd)
         entry = self._journal.open(run_id, _opened(request, decision, place))
         try:
             approval = await self._approve(request, decision)

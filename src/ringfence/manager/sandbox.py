@@ -234,7 +234,7 @@ class Sandbox:
         if context is not None and any(given is not None for given in (cwd, env, stdin)):
             raise InvalidConfig("a shell that keeps its state takes no cwd, env or stdin", hint="cd and export in it")
         request = _request(command, None, cwd, env, stdin, timeout, overflow, on_output)
-        return await self._pipeline.run(replace(request, context=context))
+        return await self._pipeline.run(request if context is None else replace(request, context=context))
 
     async def exec(
         self,
@@ -290,10 +290,19 @@ class Sandbox:
             SpawnFailed: its interpreter is not there; says how to get it. Otherwise as `shell`.
         """
         name = find_language(language).name
-        request = _request(None, None, None, None, stdin, timeout, overflow, on_output)
-        if name == "bash":
-            return await self._pipeline.run(replace(request, command=code, language=name, context=context))
-        return await self._pipeline.run(replace(request, code=code, language=name, context=context))
+        is_bash = name == "bash"
+        return await self._pipeline.run(
+            Request(
+                command=code if is_bash else None,
+                code=None if is_bash else code,
+                language=name,
+                context=context,
+                stdin=stdin,
+                timeout=timeout,
+                overflow=overflow,
+                on_output=on_output,
+            )
+        )
 
     async def start(
         self,

@@ -10,6 +10,7 @@ So every call has an end that is ours, whatever is inside.
 import asyncio
 import errno
 import os
+import select
 import signal
 import time
 from collections.abc import Callable
@@ -21,7 +22,7 @@ from ringfence.engines.native.classify import Evidence, classify, violations
 from ringfence.engines.native.context import Context
 from ringfence.engines.native.control import Control, Job
 from ringfence.engines.native.interpreter import find_program
-from ringfence.engines.native.last_command import as_last
+from ringfence.engines.native.last_command import as_last, as_program
 from ringfence.engines.native.process import NativeProcess
 from ringfence.engines.native.protocol import Kind, Reply
 from ringfence.engines.native.standby import (
@@ -62,6 +63,11 @@ _LONG_COMMAND = 100_000
 _SCRIPT = ". /dev/fd/9"
 _KILLED_AT_ONCE = frozenset({Limit.MEMORY, Limit.DISK, Limit.FILES})
 """Limits that an interpreter is not asked to respect first: there is no time for it."""
+_AT_ONCE_SECONDS = 0.001
+_SELECT_MAX = 1024
+"""What select(2) takes; it is the one call that waits for less than a millisecond."""
+_running = 0
+"""Pieces of work under way in this process."""
 _HINTS = {
     errno.ENOENT: "is it installed, and on the PATH inside?",
     errno.EACCES: "is it executable, and the directory granted?",
@@ -174,14 +180,22 @@ class NativeBox:
         return find_program(names, self._setting.path)
 
     async def run(self, request: Request) -> Result:
+        global _running
         async with self._turn:
-            if not self.alive:
-                raise Internal("the box is gone", hint="open a new one")
-            if request.code is not None:
-                return await self._run_call("python", request.context or MAIN, request.code, request)
-            if request.context is not None:
-                return await self._run_call("shell", request.context, request.command or "", request)
-            return await self._run_command(request)
+            _running += 1
+            try:
+                return await self._run(request)
+            finally:
+                _running -= 1
+
+    async def _run(self, request: Request) -> Result:
+        if not self.alive:
+            raise Internal("the box is gone", hint="open a new one")
+        if request.code is not None:
+            return await self._run_call("python", request.context or MAIN, request.code, request)
+        if request.context is not None:
+            return await self._run_call("shell", request.context, request.command or "", request)
+        return await self._run_command(request)
 
     async def start(self, request: Request, *, terminal: tuple[int, int] | None = None) -> NativeProcess:
         """Start a command that goes on while others run. With `terminal`, on one of that many rows and columns.
@@ -256,10 +270,12 @@ class NativeBox:
 
     async def _run_command(self, request: Request) -> Result:
         begin = time.monotonic()
+        self._holder.start_command()
         feeder: asyncio.Task[None] | None = None
-        work = self._tell_waiting_shell(request)
+        program = as_program(request.command, self._setting.path) if request.command is not None else None
+        work = self._tell_waiting_shell(request) if program is None else None
         if work is None:
-            work, stdin = self._spawn(request)
+            work, stdin = self._spawn(request, program)
             if request.stdin is not None:
                 feeder = self._loop.create_task(feed(stdin, request.stdin))
                 feeder.add_done_callback(partial(self._on_fed, work))
@@ -303,8 +319,9 @@ class NativeBox:
             with suppress(OSError):  # then the next command gets a shell of its own
                 self._shell = start_shell(self._control, self._setting, self._pipe)
 
-    def _spawn(self, request: Request) -> tuple[Work, int]:
-        """Ask PID 1 to start the command; also our end of its stdin (-1 if it has none)."""
+    def _spawn(self, request: Request, program: tuple[str, ...] | None) -> tuple[Work, int]:
+        """Ask PID 1 to start the command, or the program that a shell would become; also our end of its stdin (-1 if it
+        has none)."""
         with ExitStack() as theirs, ExitStack() as undo:
             stdin = -1
             if request.stdin is None:
@@ -317,7 +334,7 @@ class NativeBox:
             for descriptor in outputs:
                 undo.callback(os.close, descriptor)
             descriptors = [inputs, *ends]
-            argv = self._argv(request, descriptors, theirs)
+            argv = self._argv(request, descriptors, theirs) if program is None else list(program)
             work = Work(self._start(argv, request, descriptors))
             undo.pop_all()
             work.listen(outputs, request, self._grant.limits.output_bytes, self._stop, self._on_fault)
@@ -327,7 +344,7 @@ class NativeBox:
         self, argv: list[str], request: Request, descriptors: list[int], terminal: tuple[int, int] | None = None
     ) -> Job:
         cwd = self._setting.cwd if request.cwd is None else os.fspath(request.cwd)
-        env = (*self._setting.env, *(f"{name}={value}" for name, value in request.env))
+        env = (*self._setting.env, f"PWD={cwd}", *(f"{name}={value}" for name, value in request.env))
         try:
             return self._control.start(command_words(cwd, argv, _last_of_each(env)), descriptors, terminal=terminal)
         except OSError as fault:
@@ -390,6 +407,7 @@ class NativeBox:
         code = text.encode("utf-8", "surrogateescape")
         if self._between is None:
             self._between = self._loop.call_later(_BETWEEN_SECONDS, self._look_between)
+        self._holder.start_command()
         cpu = context.cpu_seconds()
         work = Work(context.job, context=context)
         work.listen_to(context, request, self._grant.limits.output_bytes, self._stop, self._on_fault)
@@ -413,7 +431,7 @@ class NativeBox:
             memory_kills=self._new_memory_kills(),
             cpu_seconds=context.cpu_seconds() - cpu,
         )
-        return self._outcome(work, evidence, wall_seconds, timeout, context.peak_memory_bytes())
+        return self._outcome(work, evidence, wall_seconds, timeout, context.peak_memory_bytes(wall_seconds))
 
     async def _context(self, language: str, name: str) -> Context:
         """The interpreter of that name; started if there is none.
@@ -477,11 +495,11 @@ class NativeBox:
         Raises:
             SpawnFailed, Internal: see `run`; or what the caller's own callback raised.
         """
-        limits = self._grant.limits
-        self._holder.start_command()
-        stop = partial(self._stop, work)
-        watch = Watch(self._holder, limits, self._roots, self._control.first_pid, stop)
-        timer = self._loop.call_later(self._timeout(request), self._stop, work, Limit.WALL)
+        timers: list[Watch | asyncio.TimerHandle] = []
+        if not self._is_over_at_once(work):
+            stop = partial(self._stop, work)
+            timers.append(Watch(self._holder, self._grant.limits, self._roots, self._control.first_pid, stop))
+            timers.append(self._loop.call_later(self._timeout(request), self._stop, work, Limit.WALL))
         try:
             reply: Reply | int | None = await asyncio.shield(work.over)
         except asyncio.CancelledError:
@@ -491,14 +509,34 @@ class NativeBox:
         except Internal as fault:
             reply = self._reply_of_the_dead(work, fault)
         finally:
-            timer.cancel()
-            watch.cancel()
+            for timer in timers:
+                timer.cancel()
             work.hang_up()
         if isinstance(reply, Reply) and reply.kind is Kind.FAILED:
             raise self._spawn_failed(reply, request.argv[0] if request.argv else self._setting.shell)
         if work.fault is not None:
             raise work.fault
         return reply
+
+    def _is_over_at_once(self, work: Work) -> bool:
+        """Wait a moment right here: most small calls are over before the event loop could be asked to wait for them.
+
+        Only where nothing else of ours runs in this process, which would have to wait too.
+        """
+        if _running > 1:
+            return work.over.done()
+        context = work.context
+        descriptor = self._started.control.fileno() if context is None else context.fileno()
+        end = time.monotonic() + (_AT_ONCE_SECONDS if context is None else _AT_ONCE_SECONDS / 2)
+        while not work.over.done() and 0 <= descriptor < _SELECT_MAX:
+            left = end - time.monotonic()
+            if left <= 0 or not select.select((descriptor,), (), (), left)[0]:
+                break
+            if context is None:
+                self._control.still_there()
+            else:
+                context.hear()
+        return work.over.done()
 
     def _reply_of_the_dead(self, work: Work, fault: Internal) -> Reply:
         """PID 1 is gone: killed by us because it did not answer, or by the kernel for memory; anything else is raised.

@@ -23,6 +23,8 @@ from ringfence.values.rich import CodeError, Rich
 _PIECE = 64 * 1024
 """Read at once: other sessions wait while the frames in it are taken apart, of which there may be one per ten bytes."""
 _LAST_WORDS = 4096
+_SHORT_SECONDS = 0.005
+"""In this time the kernel hands out some tens of megabytes at most."""
 _CREDENTIALS = struct.Struct("=iII")
 _SHOWN_BYTES = 512
 """What each thing shown costs besides its bytes, ours included; else things without any would cost nothing."""
@@ -71,6 +73,7 @@ class Context:
         self._loop = asyncio.get_running_loop()
         self.ready: asyncio.Future[None] = self._loop.create_future()
         self._on_breach = on_breach
+        self._peak = 0
         self._sending: asyncio.Task[None] | None = None
         channel.setblocking(False)
         channel.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
@@ -103,8 +106,13 @@ class Context:
             return time.clock_gettime((~self.pid << 3) | _CPU_CLOCK)
         return 0.0
 
-    def peak_memory_bytes(self) -> int:
-        """The most that its own process has used so far."""
+    def peak_memory_bytes(self, seconds: float) -> int:
+        """The most that its own process has used so far; looked up only after a call that had time to use more."""
+        if seconds > _SHORT_SECONDS or not self._peak:
+            self._peak = self._read_peak()
+        return self._peak
+
+    def _read_peak(self) -> int:
         with suppress(OSError, ValueError, IndexError):
             descriptor = os.open(f"/proc/{self.pid}/status", os.O_RDONLY | os.O_CLOEXEC)
             try:
@@ -154,6 +162,15 @@ class Context:
             self.ready.set_exception(Internal("the interpreter ended before it was ready"))
             self.ready.exception()
         self._settle(None)
+
+    def fileno(self) -> int:
+        """Where its words come from; -1 if that is closed."""
+        return self._channel.fileno()
+
+    def hear(self) -> None:
+        """Take what it has said."""
+        if self._channel.fileno() >= 0:
+            self._read_some()
 
     def _on_readable(self) -> None:
         self._read_some()
