@@ -33,8 +33,8 @@ policies:
     code_run:
       supported_languages: [python, javascript, bash]
 """
-_QUIET_SECONDS = 0.05
-"""After the pool is full: what was just started settles, and does not run beside what is measured."""
+_QUIET_SECONDS = 0.005
+"""After the pool is full and what was used is gone: nothing of it runs beside what is measured."""
 
 
 def bwrap() -> str:
@@ -83,8 +83,11 @@ class Ours:
         await self.preloaded.cleanup()
 
     async def refilled(self) -> None:
-        await self.manager.pool.wait_ready()
-        await self.preloaded.pool.wait_ready()
+        pools = (self.manager.pool, self.preloaded.pool)
+        for pool in pools:
+            await pool.wait_ready()
+        while any(state.closing or state.starting for pool in pools for state in pool.state().values()):
+            await asyncio.sleep(_QUIET_SECONDS)
         await asyncio.sleep(_QUIET_SECONDS)
 
     def cases(self, bare_python: Case, bwrap_python: Case) -> list[Case]:

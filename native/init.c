@@ -340,7 +340,7 @@ static void send_descriptor(uint32_t kind, uint32_t id, int fd) {
         if (errno != EINTR) _exit(0);
 }
 
-/* Words: MANNER CWD ARGC ENVC then the arguments and the variables. Descriptors: stdin, stdout, stderr, perhaps two more. */
+/* Words: MANNER [ROWS COLUMNS] CWD ARGC ENVC then the arguments and the variables. Descriptors: stdin, stdout, stderr, perhaps two more. */
 static void spawn(uint32_t id, struct words w, int *fds, int count_fds) {
     struct job *j = job_of(0);
     uint64_t manner = number(&w);
@@ -350,7 +350,10 @@ static void spawn(uint32_t id, struct words w, int *fds, int count_fds) {
         return;
     }
     if (manner & ON_TERMINAL) {
+        struct winsize size = {.ws_row = (unsigned short)number(&w)};
+        size.ws_col = (unsigned short)number(&w);
         terminal = open_terminal(&master);
+        if (terminal >= 0) ioctl(master, TIOCSWINSZ, &size);
         if (terminal < 0) {
             failed(id, errno);
             if (master >= 0) close(master);

@@ -400,7 +400,7 @@ noreturn static void prepare(struct words w) {
 
 static void remove_cgroup(const char *path) {
     /* A cgroup can be removed once its last process is reaped, which may be a moment after we saw it die. */
-    for (int tries = 0; tries < 200 && rmdir(path) && errno == EBUSY; tries++) {
+    for (int tries = 0; tries < 1000 && rmdir(path) && errno == EBUSY; tries++) {
         char procs[4096];
         snprintf(procs, sizeof procs, "%s/cgroup.procs", path);
         FILE *list = fopen(procs, "re");

@@ -359,7 +359,6 @@ def test_ends_that_a_cell_forges_are_gone_after_a_restart(place: Place, deed: st
     place.in_box(work, limits=SMALL)
 
 
-@pytest.mark.xfail(strict=True, reason="reported: an end that is forged ahead of time answers a later call")
 def test_an_end_that_was_forged_for_one_call_does_not_answer_another(place: Place) -> None:
     async def work(box: Sandbox) -> str:
         await box.python(f"import os, time\n{ENDS['ends without end']}", timeout=2)
@@ -577,7 +576,6 @@ def test_nothing_that_a_shell_which_keeps_its_state_does_reaches_beyond_it(place
     place.in_box(work, limits=SMALL)
 
 
-@pytest.mark.xfail(strict=True, reason="reported: an interpreter that was lost between two calls is replaced silently")
 def test_a_call_says_that_the_state_before_it_was_lost(place: Place) -> None:
     async def work(box: Sandbox) -> bool:
         await box.python("kept = 1")

@@ -251,7 +251,6 @@ def test_a_policy_in_force_means_never_bare(place: Place, monkeypatch: pytest.Mo
     assert managed(work, security_mode=SecurityMode.PERMISSIVE) is SandboxType.SUBPROCESS, "without one it is bare"
 
 
-@pytest.mark.xfail(strict=False, reason="reported: the manager does not ask the pool that it is given for its policy")
 def test_a_policy_of_the_pool_means_never_bare_either(place: Place) -> None:
     async def work(pool: SandboxPool) -> SandboxType:
         async with SandboxManager(security_mode=SecurityMode.PERMISSIVE, aio_pool=pool) as manager:
@@ -417,7 +416,6 @@ def test_calls_of_one_session_are_queued_in_order(place: Place) -> None:
     managed(work, "s")
 
 
-@pytest.mark.xfail(strict=False, reason="reported: the files of a call are written before its turn")
 def test_files_of_queued_calls_are_written_when_it_is_their_turn(place: Place) -> None:
     async def work(manager: SandboxManager) -> None:
         calls = [manager.execute_shell("sleep 0.05; cat f", files={"f": str(n)}) for n in range(4)]
@@ -482,7 +480,6 @@ def test_a_session_that_nobody_uses_is_released_and_one_that_is_used_is_not(plac
     managed(work, session_ttl_seconds=1.0)
 
 
-@pytest.mark.xfail(strict=False, reason="reported: a session counts as unused while its call runs")
 def test_a_session_is_not_released_while_its_call_runs(place: Place) -> None:
     async def work(manager: SandboxManager) -> None:
         assert (await manager.execute_shell("sleep 1.5; echo done")).stdout == "done\n"

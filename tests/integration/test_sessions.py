@@ -459,7 +459,6 @@ def test_how_a_shells_call_ends_and_whether_it_lives_on(place: Place, command: s
 
 
 @pytest.mark.parametrize("command", ["break", "continue"])
-@pytest.mark.xfail(strict=False, reason="reported: the loop that serves a shell's calls is seen by break and continue")
 def test_break_and_continue_outside_of_a_loop_do_no_harm(place: Place, command: str) -> None:
     async def work(box: Sandbox) -> None:
         done = await box.shell(f"x=5; {command}; echo after", context="a", timeout=2)
@@ -627,7 +626,6 @@ def test_a_shell_that_waits_gives_what_bash_itself_gives(place: Place) -> None:
     assert place.in_box(work) == []
 
 
-@pytest.mark.xfail(strict=False, reason="reported: `bash -c` takes a command that begins with - for an option")
 def test_a_command_may_begin_with_a_dash(place: Place) -> None:
     async def work(box: Sandbox) -> None:
         for stdin in (None, b""):
@@ -636,7 +634,6 @@ def test_a_command_may_begin_with_a_dash(place: Place) -> None:
     place.in_box(work)
 
 
-@pytest.mark.xfail(strict=False, reason="reported: a waiting shell that is about to die is still given the command")
 def test_a_command_runs_even_if_the_shell_that_waited_for_it_was_killed(place: Place) -> None:
     async def work(box: Sandbox) -> None:
         for n in range(20):
@@ -778,7 +775,6 @@ def test_a_large_input_is_taken_as_it_is_read(place: Place) -> None:
     place.in_box(work)
 
 
-@pytest.mark.xfail(strict=False, reason="reported: the second writer replaces the first in the event loop")
 def test_two_who_write_to_one_process_both_come_through(place: Place) -> None:
     async def work(box: Sandbox) -> None:
         count = await box.start("sleep 0.2; wc -c")
@@ -791,7 +787,6 @@ def test_two_who_write_to_one_process_both_come_through(place: Place) -> None:
     place.in_box(work)
 
 
-@pytest.mark.xfail(strict=False, reason="reported: a pipe is closed under whoever waits for room in it")
 def test_closing_the_input_ends_a_write_that_waits(place: Place) -> None:
     async def work(box: Sandbox) -> None:
         deaf = await box.start("sleep 60")
@@ -803,7 +798,6 @@ def test_closing_the_input_ends_a_write_that_waits(place: Place) -> None:
     place.in_box(work)
 
 
-@pytest.mark.xfail(strict=False, reason="reported: a full control socket is taken for a box that is gone")
 def test_many_processes_may_be_started_at_once(place: Place) -> None:
     async def work(box: Sandbox) -> None:
         padding = "x" * 40_000
@@ -814,7 +808,6 @@ def test_many_processes_may_be_started_at_once(place: Place) -> None:
     place.in_box(work)
 
 
-@pytest.mark.xfail(strict=False, reason="reported: a message that finds the control socket full is dropped")
 def test_no_signal_is_lost_when_there_are_many(place: Place) -> None:
     async def work(box: Sandbox) -> None:
         started = [await box.start("sleep 60") for _ in range(60)]
@@ -849,7 +842,6 @@ def test_a_terminal_is_one_and_has_a_size_that_can_be_changed(place: Place) -> N
     place.in_box(work)
 
 
-@pytest.mark.xfail(strict=False, reason="reported: the size is set after the program was started")
 def test_a_terminal_has_its_size_when_the_program_starts(place: Place) -> None:
     async def work(box: Sandbox) -> None:
         for _ in range(20):
@@ -1049,7 +1041,6 @@ def test_a_call_whose_box_is_lost_under_it_is_told(place: Place) -> None:
     place.in_box(work)
 
 
-@pytest.mark.xfail(strict=False, reason="reported: close() does not wait for a box that is being opened")
 @pytest.mark.parametrize("delay", [0.0, 0.005])
 def test_closing_while_the_box_is_being_made_leaves_none(place: Place, delay: float) -> None:
     async def work() -> None:

@@ -88,11 +88,14 @@ def read_error(body: bytes) -> CodeError:
     return CodeError(*(_text(found.get(name, b"")) for name in ("type", "value", "traceback")))
 
 
-def read_code(body: bytes) -> int:
-    """The exit code that `done` carries."""
-    if not body.isdigit() or len(body) > 3:
+def read_done(body: bytes, call: bytes) -> int | None:
+    """The exit code that `done` carries; None if it is not about this call."""
+    about, _, code = body.rpartition(b" ")
+    if about != call:
+        return None
+    if not code.isdigit() or len(code) > 3:
         raise Internal("an interpreter ended with a code that cannot be")
-    return int(body) & 0xFF
+    return int(code) & 0xFF
 
 
 def _is_text(mime: str) -> bool:

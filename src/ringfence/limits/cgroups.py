@@ -6,6 +6,8 @@ were set for us.
 """
 
 import os
+import time
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -57,6 +59,10 @@ def _unescape(text: str) -> str:
     return text.replace(r"\040", " ").replace(r"\011", "\t").replace(r"\012", "\n").replace(r"\134", "\\")
 
 
+_REMOVE_TRIES = 25
+_REMOVE_PAUSE_SECONDS = 0.002
+
+
 def hierarchies() -> tuple[tuple[Mounted, ...], Mounted | None]:
     try:
         return parse_mounts(Path("/proc/self/mountinfo").read_text(), Path("/proc/self/cgroup").read_text())
@@ -97,15 +103,36 @@ def _slurp(path: Path) -> bytes:
 
 
 def write_control(path: Path, text: bytes) -> None:
-    descriptor = os.open(path, os.O_WRONLY | os.O_TRUNC | os.O_CLOEXEC)
-    try:
-        os.write(descriptor, text)
-    finally:
-        os.close(descriptor)
+    """Write to a control file; one that is gone with its group is nobody's fault."""
+    with suppress(OSError):
+        descriptor = os.open(path, os.O_WRONLY | os.O_TRUNC | os.O_CLOEXEC)
+        try:
+            os.write(descriptor, text)
+        finally:
+            os.close(descriptor)
+
+
+def sweep(parents: Iterable[Path]) -> None:
+    """Remove the empty groups that dead processes left: a machine may stop between making one and removing it."""
+    for parent in parents:
+        with suppress(OSError):
+            for entry in os.scandir(parent):
+                maker = entry.name.removeprefix(PREFIX).partition("-")[0]
+                if entry.name.startswith(PREFIX) and maker.isdigit() and not os.path.exists(f"/proc/{maker}"):
+                    with suppress(OSError):
+                        os.rmdir(entry.path)
 
 
 def remove(directories: tuple[Path, ...]) -> None:
-    """Remove groups that are empty; the launcher does it again, patiently, if one is not yet."""
+    """Remove groups that are empty. The launcher has done so, unless it was killed; then the last process may still be
+    dying."""
     for directory in directories:
-        with suppress(OSError):
-            directory.rmdir()
+        for _ in range(_REMOVE_TRIES):
+            try:
+                directory.rmdir()
+            except FileNotFoundError:
+                break
+            except OSError:
+                time.sleep(_REMOVE_PAUSE_SECONDS)
+            else:
+                break

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from ringfence.limits import cgroup_v1, cgroup_v2
 from ringfence.limits.base import Holder
-from ringfence.limits.cgroups import hierarchies
+from ringfence.limits.cgroups import hierarchies, sweep
 from ringfence.limits.polling import Polling
 from ringfence.values.limits import Limits
 
@@ -13,7 +13,9 @@ from ringfence.values.limits import Limits
 @cache
 def _parents() -> tuple[dict[str, Path] | None, Path | None]:
     first, second = hierarchies()
-    return cgroup_v1.usable(first), cgroup_v2.usable(second)
+    found = cgroup_v1.usable(first), cgroup_v2.usable(second)
+    sweep((*(found[0] or {}).values(), *([found[1]] if found[1] else [])))
+    return found
 
 
 def describe() -> str:

@@ -29,13 +29,23 @@ class _Root:
 
 class DiskWatch:
     def __init__(
-        self, roots: tuple[str, ...], *, disk_bytes: int, files: int, started: float, first_pid: int = 0
+        self,
+        roots: tuple[tuple[str, int, int], ...],
+        *,
+        disk_bytes: int,
+        files: int,
+        started: float,
+        first_pid: int = 0,
     ) -> None:
+        """
+        Args:
+            roots: each directory with what was free in bytes and inodes when it started.
+        """
         self._pid = first_pid
         self._bytes = disk_bytes
         self._files = files
         self._since = started - _SLACK_SECONDS
-        self._roots = [_Root(path, *_free(path)) for path in roots]
+        self._roots = [_Root(*root) for root in roots]
 
     @property
     def room_bytes(self) -> int:
@@ -45,7 +55,7 @@ class DiskWatch:
     def exceeded(self) -> Limit | None:
         """Which limit the growth since the start passes, if one."""
         for root in self._roots:
-            space, inodes = _free(root.path)
+            space, inodes = free_space(root.path)
             root.taken_bytes += max(0, root.space - space)
             root.taken_files += max(0, root.inodes - inodes)
             root.space, root.inodes = space, inodes
@@ -60,7 +70,7 @@ class DiskWatch:
         return None
 
 
-def _free(path: str) -> tuple[int, int]:
+def free_space(path: str) -> tuple[int, int]:
     """Free bytes and inodes of the file system."""
     try:
         info = os.statvfs(path)

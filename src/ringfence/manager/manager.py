@@ -91,7 +91,7 @@ class SandboxManager:
             preload=preload,
             observers=observers,
         )
-        self._has_policy = policy_file is not None or bool(os.environ.get("RINGFENCE_POLICY", "").strip())
+        self._has_policy = self._pool.has_policy
         self._bare: SubprocessExecutor | None = None
         self._started = False
 
@@ -214,7 +214,8 @@ class SandboxManager:
         tool = CODE_TOOL if request.code is not None else SHELL_TOOL
         if session_id is not None:
             sandbox = await self._pool.acquire(session_id, tool, confirmation=self._confirmation)
-            result = await self._run_in(sandbox, request, is_fresh=False)
+            async with self._pool.turn(session_id):  # files in, run, files out: one call after the other
+                result = await self._run_in(sandbox, request, is_fresh=False)
             return ExecutionResult(result, SandboxType.NATIVE, session_id)
         sandbox = await self._pool.take(tool, confirmation=self._confirmation)
         try:

@@ -71,9 +71,22 @@ class Pipeline:
         self._judge = judge or Judge()
         self._reporting = reporting or Reporting()
         self._memory = SessionMemory()
+        self.running = 0
+        """Calls that are not over."""
+        self.ended_at = 0.0
+        """When the last one was, by the monotonic clock."""
         self._watchers: set[asyncio.Task[None]] = set()
 
     async def run(self, request: Request) -> Result:
+        """Run one request, or say why not; see `_run`, which is the whole way."""
+        self.running += 1
+        try:
+            return await self._run(request)
+        finally:
+            self.running -= 1
+            self.ended_at = time.monotonic()
+
+    async def _run(self, request: Request) -> Result:
         """Run one request, or say why not.
 
         Raises:
@@ -85,7 +98,8 @@ class Pipeline:
         run_id = os.urandom(8).hex()
         place = self.place(request)
         decision = decide(request, self._grant, place, self._judge.terms, language=request.language)
-        request = replace(request, cwd=place.cwd)
+        if request.cwd is not None:
+            request = replace(request, cwd=place.cwd)
         entry = self._journal.open(run_id, _opened(request, decision, place))
         watch = self._reporting.begin(run_id, request, decision)
         try:

@@ -19,7 +19,7 @@ from ringfence.audit.events import BoxMade, Observer, PoolSeen
 from ringfence.audit.journal import Journal
 from ringfence.audit.violations import ViolationStore
 from ringfence.engines.base import Box, Engine
-from ringfence.errors import Internal, InvalidConfig, PoolExhausted
+from ringfence.errors import Internal, InvalidConfig, PoolExhausted, RingfenceError
 from ringfence.manager.assemble import Assembly, Blueprint, Judged, draw
 from ringfence.manager.configuring import home_directory, state_directory
 from ringfence.manager.granting import REQUIRED, Wish
@@ -80,6 +80,8 @@ class Warm:
 class _Session:
     id: str
     opening: asyncio.Lock = field(default_factory=asyncio.Lock)
+    turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """Held by whoever has a call in it that is more than one step."""
     first: Warm | None = None
     """The box that came with the workspace."""
     sandboxes: dict[str, Sandbox] = field(default_factory=dict)
@@ -367,6 +369,11 @@ class SandboxPool:
             if outcome is not None:
                 raise outcome
 
+    def turn(self, session_id: str) -> asyncio.Lock:
+        """Held while somebody does in a session what must not mix with others: files in, run, files out."""
+        session = self._sessions.get(session_id)
+        return session.turn if session is not None else asyncio.Lock()
+
     def sessions(self) -> tuple[SessionInfo, ...]:
         """The sessions that have a box."""
         return tuple(
@@ -462,10 +469,16 @@ class SandboxPool:
 
 async def _open_for(owner: Warm | _Session, engine: Engine, grant: Grant) -> Box:
     """A new box in place of one that was lost; none if its owner ended meanwhile, for nobody would close it."""
-    box = await engine.open(grant)
+    over = Internal("the sandbox was closed while its box was being made", hint="acquire a new one")
+    try:
+        box = await engine.open(grant)
+    except RingfenceError as fault:
+        if owner.is_over:  # its workspace went away under it, which is no fault of the machine
+            raise over from fault
+        raise
     if owner.is_over:
         await box.close()
-        raise Internal("the sandbox was closed while its box was being made", hint="acquire a new one")
+        raise over
     return box
 
 

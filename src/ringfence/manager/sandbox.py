@@ -214,7 +214,11 @@ class Sandbox:
                 await lost.close()
             if self._box is None:
                 self._assembly.journal.prepare()
-                self._box = await self._open()
+                box = await self._open()
+                if self._closed:
+                    await box.close()
+                    raise RuntimeError("the sandbox is closed")
+                self._box = box
                 self._reporting.opened(self.current_usage)
             self._used = time.monotonic()
             return self._box
@@ -248,7 +252,7 @@ class Sandbox:
         if context is not None and any(given is not None for given in (cwd, env, stdin)):
             raise InvalidConfig("a shell that keeps its state takes no cwd, env or stdin", hint="cd and export in it")
         request = _request(command, None, cwd, env, stdin, timeout, overflow, on_output)
-        return await self._pipeline.run(replace(request, context=context))
+        return await self._pipeline.run(request if context is None else replace(request, context=context))
 
     async def exec(
         self,
@@ -304,10 +308,19 @@ class Sandbox:
             SpawnFailed: its interpreter is not there; says how to get it. Otherwise as `shell`.
         """
         name = find_language(language).name
-        request = _request(None, None, None, None, stdin, timeout, overflow, on_output)
-        if name == "bash":
-            return await self._pipeline.run(replace(request, command=code, language=name, context=context))
-        return await self._pipeline.run(replace(request, code=code, language=name, context=context))
+        is_bash = name == "bash"
+        return await self._pipeline.run(
+            Request(
+                command=code if is_bash else None,
+                code=None if is_bash else code,
+                language=name,
+                context=context,
+                stdin=stdin,
+                timeout=timeout,
+                overflow=overflow,
+                on_output=on_output,
+            )
+        )
 
     async def start(
         self,
@@ -349,8 +362,8 @@ class Sandbox:
 
     @property
     def idle_seconds(self) -> float:
-        """How long ago the last command was given to it."""
-        return time.monotonic() - self._used
+        """How long ago the last call of it ended; 0 while one runs."""
+        return 0.0 if self._pipeline.running else time.monotonic() - max(self._used, self._pipeline.ended_at)
 
     async def stream(self, command: str, **options: object) -> AsyncIterator[Output | Result]:
         """Run a command line and yield its output as it comes, then its result. Takes what `shell` takes."""

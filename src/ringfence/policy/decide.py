@@ -123,6 +123,8 @@ def _as_vote(finding: Finding, terms: Terms) -> Reason:
 
 
 def _on_directory(grant: Grant, place: Place) -> Iterator[Reason]:
+    if place.cwd is grant.workspace:
+        return  # it was looked at when it was granted
     rules = compiled(grant.denied)
     cwd = os.fspath(place.cwd)
     if not any(_is_below(place.cwd, root) for root in (*grant.writable_roots, *grant.readable)):

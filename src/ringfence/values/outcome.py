@@ -138,7 +138,7 @@ class Result:
     error: CodeError | None = None
     """The exception that ended it, as the interpreter tells it."""
     state_kept: bool = True
-    """Whether the interpreter, or shell, that keeps its state lives on."""
+    """False: what earlier calls left in the interpreter, or shell, was lost before this one or by it."""
     observed: Observed | None = None
     """None: nobody looked."""
     files: tuple[OutputFile, ...] = ()

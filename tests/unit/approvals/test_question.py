@@ -26,6 +26,9 @@ DECISION = Decision((Reason(Verdict.ALLOW, "default", "fine"), Reason(Verdict.AS
 CHANGED_REQUEST: dict[str, Any] = {
     "command": "ls ",
     "argv": ("ls",),
+    "code": "1",
+    "language": "python",
+    "context": "a",
     "cwd": Path("/w/a"),
     "env": (("A", "2"),),
     "stdin": b"y",
@@ -40,6 +43,8 @@ CHANGED_GRANT: dict[str, Any] = {
     "protected": (".git/hooks",),
     "read_outside": True,
     "env": (("B", "1"),),
+    "python": "/usr/bin/python3",
+    "preload": ("json",),
     "limits": Limits(processes=3),
     "requires": frozenset({Guarantee.NETWORK_OFF}),
 }

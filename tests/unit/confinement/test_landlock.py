@@ -32,7 +32,8 @@ def test_network_and_scopes_are_asked_for_where_the_version_has_them(
 ) -> None:
     said = words([], version=version, tcp=True, scoped=True)
 
-    assert said == ("landlock", str(size), str(int(handled(version))), str(net), str(scopes), "restrict")
+    apart = ("apart", str(int(Right.REFER))) if version > 1 else ()  # moving between directories came with version 2
+    assert said == ("landlock", str(size), str(int(handled(version))), str(net), str(scopes), *apart, "restrict")
     assert words([], version=version, tcp=False, scoped=False)[3:5] == ("0", "0")
 
 

@@ -118,7 +118,7 @@ def test_a_terminal_comes_to_its_job_and_is_closed_where_nobody_wants_it() -> No
     async def talk(control: Control, first: FirstProcess) -> None:
         far, near = os.pipe()
         try:
-            plain, wanting = control.start(["x"], []), control.start(["x"], [], Manner.ON_TERMINAL)
+            plain, wanting = control.start(["x"], []), control.start(["x"], [], terminal=(24, 80))
             before = len(os.listdir("/proc/self/fd"))
             for id in (99, plain.id):
                 first.say(Kind.TERMINAL, id, descriptors=(far,))
@@ -138,7 +138,7 @@ def test_a_terminal_comes_to_its_job_and_is_closed_where_nobody_wants_it() -> No
 
 def test_a_job_that_fails_before_its_terminal_comes_lets_go_of_who_waits_for_it() -> None:
     async def talk(control: Control, first: FirstProcess) -> None:
-        job = control.start(["x"], [], Manner.ON_TERMINAL)
+        job = control.start(["x"], [], terminal=(24, 80))
         first.say(Kind.FAILED, job.id, 2)
         assert (await job.ended).numbers == (2,)
         assert job.terminal is not None and job.terminal.cancelled()
@@ -151,7 +151,7 @@ def test_when_pid_1_is_lost_everybody_is_told_once(how: str) -> None:
     async def talk(control: Control, first: FirstProcess) -> None:
         told: list[int] = []
         control.when_lost(lambda: told.append(1))
-        jobs = [control.start(["x"], []), control.start(["x"], [], Manner.ON_TERMINAL)]
+        jobs = [control.start(["x"], []), control.start(["x"], [], terminal=(24, 80))]
         if how == "nonsense":
             first.end.send(b"nonsense")
         elif how == "uninvited descriptor":
@@ -191,7 +191,6 @@ def test_a_start_that_nobody_can_hear_is_an_error() -> None:
     converse(talk)
 
 
-@pytest.mark.xfail(strict=False, reason="reported: a full socket raises, and a kill that finds it full is dropped")
 def test_nothing_is_lost_when_pid_1_is_slow_to_read() -> None:
     async def talk(control: Control, first: FirstProcess) -> None:
         jobs = [control.start([f"{n}", "x" * 20_000], []) for n in range(50)]

@@ -9,7 +9,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from ringfence.engines import frames
-from ringfence.engines.frames import FRAME_MAX, Frames, parts, read_code, read_error, read_shown
+from ringfence.engines.frames import FRAME_MAX, Frames, parts, read_done, read_error, read_shown
 from ringfence.errors import Internal
 
 KINDS = ("ready", "display", "result", "error", "done")
@@ -147,7 +147,7 @@ def test_text_is_text_and_the_rest_stays_bytes() -> None:
 @settings(max_examples=100)
 @given(st.binary(max_size=100) | NOISE)
 def test_errors_and_codes_are_read_or_are_faults(body: bytes) -> None:
-    for read in (read_error, read_code, lambda data: read_shown(data, is_value=False)):
+    for read in (read_error, lambda data: read_done(data, b"c"), lambda data: read_shown(data, is_value=False)):
         try:
             read(body)
         except Internal:
@@ -156,13 +156,18 @@ def test_errors_and_codes_are_read_or_are_faults(body: bytes) -> None:
 
 @pytest.mark.parametrize(("body", "code"), [(b"0", 0), (b"255", 255), (b"130", 130), (b"256", 0), (b"007", 7)])
 def test_a_code_is_what_a_process_could_exit_with(body: bytes, code: int) -> None:
-    assert read_code(body) == code
+    assert read_done(b"c " + body, b"c") == code
 
 
-@pytest.mark.parametrize("body", [b"", b"-1", b"1000", b"1.", b"x", b" 1", "²".encode()])
+@pytest.mark.parametrize("body", [b"", b"-1", b"1000", b"1.", b"x", "²".encode()])
 def test_a_code_that_cannot_be_is_a_fault(body: bytes) -> None:
     with pytest.raises(Internal):
-        read_code(body)
+        read_done(b"c " + body, b"c")
+
+
+@pytest.mark.parametrize("body", [b"0", b"", b"d 0", b"cc 0", b"c c 0", b"0 c"])
+def test_an_end_of_another_call_answers_nobody(body: bytes) -> None:
+    assert read_done(body, b"c") is None
 
 
 def test_an_error_without_its_parts_is_an_empty_one() -> None:

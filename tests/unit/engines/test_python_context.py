@@ -96,14 +96,14 @@ class Context:
 
     def start(self, source: str) -> None:
         body = source.encode()
-        self.channel.sendall(b"run %d\n%b" % (len(body), body))
+        self.channel.sendall(b"run %d 0f\n%b" % (len(body), body))
 
     def finish(self) -> Told:
         frames = []
         while True:
             kind, body = self.frame()
             if kind == "done":
-                return Told(int(body), frames, self.log("out"), self.log("err"))
+                return Told(int(body.removeprefix(b"0f ")), frames, self.log("out"), self.log("err"))
             frames.append((kind, read_body(kind, body)))
 
     def frame(self) -> tuple[str, bytes]:

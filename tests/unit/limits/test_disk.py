@@ -16,7 +16,7 @@ class Free:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.space, self.inodes = 1 << 30, 1 << 20
-        monkeypatch.setattr(disk, "_free", lambda path: (self.space, self.inodes))
+        monkeypatch.setattr(disk, "free_space", lambda path: (self.space, self.inodes))
 
 
 @pytest.fixture
@@ -24,8 +24,12 @@ def free(monkeypatch: pytest.MonkeyPatch) -> Free:
     return Free(monkeypatch)
 
 
+def _rooted(root: Path) -> tuple[str, int, int]:
+    return (str(root), *disk.free_space(str(root)))
+
+
 def watch(root: Path, *, disk_bytes: int = 1 << 20, files: int = 100) -> DiskWatch:
-    return DiskWatch((str(root),), disk_bytes=disk_bytes, files=files, started=time.time())
+    return DiskWatch((_rooted(root),), disk_bytes=disk_bytes, files=files, started=time.time())
 
 
 @pytest.mark.req("B6")
@@ -75,7 +79,9 @@ def test_what_others_free_does_not_hide_what_the_box_takes(tmp_path: Path, free:
 
 def test_files_from_before_the_command_do_not_count(tmp_path: Path, free: Free) -> None:
     (tmp_path / "old").write_bytes(os.urandom(2 << 20))
-    looking = DiskWatch((str(tmp_path),), disk_bytes=1 << 20, files=100, started=time.time() + 60)
+    looking = DiskWatch(
+        ((str(tmp_path), *free_space(str(tmp_path))),), disk_bytes=1 << 20, files=100, started=time.time() + 60
+    )
     free.space -= 2 << 20
 
     assert looking.exceeded() is None

@@ -1,9 +1,9 @@
 """Runs cells of Python inside a sandbox, one after another, and keeps their state in between.
 
 Theory of operation: this file is self-contained, is handed to an interpreter (3.8 or later) as text, and talks on a
-stream socket, descriptor 9. `run LENGTH\\n` plus source comes in; `KIND LENGTH\\n` plus body goes out: `ready` once,
-then per cell any number of `display`, at most one `result` or `error`, and always a last `done` with the exit code.
-What the code prints goes to descriptors 1 and 2 directly and is flushed before `done`.
+stream socket, descriptor 9. `run LENGTH CALL\\n` plus source comes in; `KIND LENGTH\\n` plus body goes out: `ready`
+once, then per cell any number of `display`, at most one `result` or `error`, and always a last `done` with the exit
+code. What the code prints goes to descriptors 1 and 2 directly and is flushed before `done`.
 
 One process may idle for hours and then has to answer within microseconds. Therefore little is imported before `ready`;
 what only errors, figures or magics need comes later, by `stdlib`, past whatever the workspace calls its files. The
@@ -973,11 +973,13 @@ def run_cell(source: str) -> bytes:
     flush_streams()
     if is_child:
         os_exit(status)
-    frames.append(DONE_WELL if status == 0 else frame(b"done", b"%d" % status))
+    frames.append(done(status))
     return b"".join(frames)
 
 
-DONE_WELL = frame(b"done", b"0")
+def done(status: int) -> bytes:
+    return frame(b"done", b"%b %d" % (call, status))
+
 
 # --- errors -----------------------------------------------------------------------------------------------------------
 
@@ -1185,8 +1187,13 @@ def tidy() -> None:
         repair_streams()
 
 
+call = b""
+"""What the caller gave the cell to be known by: an end without it answers nobody."""
+
+
 def receive(buffered: bytes) -> tuple[str, bytes]:
     """The source of the next cell, and what was read beyond it."""
+    global call
     end = buffered.find(b"\n")
     while end < 0:
         chunk = read(CHANNEL, 65536)
@@ -1196,7 +1203,8 @@ def receive(buffered: bytes) -> tuple[str, bytes]:
         end = buffered.find(b"\n")
     if buffered[:4] != b"run ":
         os_exit(1)
-    needed = end + 1 + int(buffered[4:end])
+    length, _, call = buffered[4:end].partition(b" ")
+    needed = end + 1 + int(length)
     if len(buffered) < needed:
         chunks, size = [buffered], len(buffered)
         while size < needed:
@@ -1223,7 +1231,7 @@ def serve() -> None:
                 is_running = False
                 kept: list[bytes] = []
                 status = report(error, kept)
-                frames = b"".join([*kept, frame(b"done", b"%d" % status)])
+                frames = b"".join([*kept, done(status)])
             send(frames)
             tidy()
     except BaseException:

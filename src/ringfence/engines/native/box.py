@@ -10,6 +10,7 @@ So every call has an end that is ours, whatever is inside.
 import asyncio
 import errno
 import os
+import select
 import signal
 import time
 from collections.abc import Callable
@@ -24,9 +25,9 @@ from ringfence.engines.native.context import Context
 from ringfence.engines.native.control import Control, Job
 from ringfence.engines.native.explain import Explainer
 from ringfence.engines.native.interpreter import find_program
-from ringfence.engines.native.last_command import as_last
+from ringfence.engines.native.last_command import as_last, as_program
 from ringfence.engines.native.process import NativeProcess
-from ringfence.engines.native.protocol import Kind, Manner, Reply
+from ringfence.engines.native.protocol import Kind, Reply
 from ringfence.engines.native.standby import (
     COMMAND_MAX,
     Setting,
@@ -43,7 +44,7 @@ from ringfence.engines.streams import feed
 from ringfence.errors import Internal, SpawnFailed
 from ringfence.limits.base import Holder
 from ringfence.values.grant import Explain, Grant
-from ringfence.values.guarantee import Wall
+from ringfence.values.guarantee import Guarantee, Wall
 from ringfence.values.limits import Limit
 from ringfence.values.outcome import Result, SandboxAudit, Usage
 from ringfence.values.request import Request
@@ -60,11 +61,17 @@ _PAUSE_SECONDS = 0.002
 """How long after a command the next shell is started ahead of time: a box that is closed at once never starts it."""
 _BETWEEN_SECONDS = 1.0
 """How often an interpreter is looked at that runs nothing for us: its threads may."""
+_ENDED_KEPT = 100
 _LONG_COMMAND = 100_000
 """The kernel takes at most 128 KiB for one argument; longer commands are read by the shell from a descriptor."""
 _SCRIPT = ". /dev/fd/9"
 _KILLED_AT_ONCE = frozenset({Limit.MEMORY, Limit.DISK, Limit.FILES})
 """Limits that an interpreter is not asked to respect first: there is no time for it."""
+_AT_ONCE_SECONDS = 0.001
+_SELECT_MAX = 1024
+"""What select(2) takes; it is the one call that waits for less than a millisecond."""
+_running = 0
+"""Pieces of work under way in this process."""
 _HINTS = {
     errno.ENOENT: "is it installed, and on the PATH inside?",
     errno.EACCES: "is it executable, and the directory granted?",
@@ -195,14 +202,22 @@ class NativeBox:
         return find_program(names, self._setting.path)
 
     async def run(self, request: Request) -> Result:
+        global _running
         async with self._turn:
-            if not self.alive:
-                raise Internal("the box is gone", hint="open a new one")
-            if request.code is not None:
-                return await self._run_call("python", request.context or MAIN, request.code, request)
-            if request.context is not None:
-                return await self._run_call("shell", request.context, request.command or "", request)
-            return await self._run_command(request)
+            _running += 1
+            try:
+                return await self._run(request)
+            finally:
+                _running -= 1
+
+    async def _run(self, request: Request) -> Result:
+        if not self.alive:
+            raise Internal("the box is gone", hint="open a new one")
+        if request.code is not None:
+            return await self._run_call("python", request.context or MAIN, request.code, request)
+        if request.context is not None:
+            return await self._run_call("shell", request.context, request.command or "", request)
+        return await self._run_command(request)
 
     async def start(self, request: Request, *, terminal: tuple[int, int] | None = None) -> NativeProcess:
         """Start a command that goes on while others run. With `terminal`, on one of that many rows and columns.
@@ -223,9 +238,8 @@ class NativeBox:
                 outputs, ends = self._outputs(theirs)
                 descriptors = [end, *ends]
             argv = self._argv(request, descriptors, theirs)
-            manner = Manner.PLAIN if terminal is None else Manner.ON_TERMINAL
             try:
-                job = self._start(argv, request, descriptors, manner)
+                job = self._start(argv, request, descriptors, terminal)
             except BaseException:
                 for descriptor in (inputs, *outputs):
                     if descriptor >= 0:
@@ -236,8 +250,7 @@ class NativeBox:
             outputs = (os.dup(inputs), -1)
         process = NativeProcess(self._control, job, request, inputs, outputs, self._grant.limits, self._ended_result)
         process.watch(self._holder, self._roots)
-        if terminal is not None:
-            process.resize(*terminal)
+        self._forget_the_oldest()
         self._processes[job.id] = process
         await asyncio.sleep(0)  # a program that is not there says so at once
         return process
@@ -246,10 +259,11 @@ class NativeBox:
         """What was started and goes on, and what has ended and was not forgotten yet."""
         return tuple(self._processes.values())
 
-    def forget(self, process: NativeProcess) -> None:
-        """Drop what has ended."""
-        if process.ending is not None:
-            self._processes.pop(process.id, None)
+    def _forget_the_oldest(self) -> None:
+        """A session may start thousands: of those that have ended, the last ones are kept."""
+        ended = [id for id, process in self._processes.items() if not process.alive]
+        for id in ended[: max(0, len(ended) - _ENDED_KEPT)]:
+            del self._processes[id]
 
     def contexts(self) -> tuple[tuple[str, str], ...]:
         """(language, name) of the interpreters that keep a state."""
@@ -257,7 +271,7 @@ class NativeBox:
 
     def interrupt(self, name: str = MAIN, language: str = "python") -> bool:
         """Interrupt the call that runs in an interpreter; its state lives on. False if none runs."""
-        context = self._contexts.get((language, name))
+        context = self._contexts.get((_context_language(language), name))
         if context is None or context.busy is None:
             return False
         self._control.signal(context.job, signal.SIGINT)
@@ -265,7 +279,7 @@ class NativeBox:
 
     async def restart(self, name: str = MAIN, language: str = "python") -> None:
         """End an interpreter with all that it keeps; the next call starts a new one."""
-        context = self._contexts.pop((language, name), None)
+        context = self._contexts.pop((_context_language(language), name), None)
         if context is not None:
             self._control.kill(context.job)
             try:
@@ -286,9 +300,10 @@ class NativeBox:
     async def _run_command(self, request: Request) -> Result:
         begin = self._begin()
         feeder: asyncio.Task[None] | None = None
-        work = self._tell_waiting_shell(request)
+        program = as_program(request.command, self._setting.path) if request.command is not None else None
+        work = self._tell_waiting_shell(request) if program is None else None
         if work is None:
-            work, stdin = self._spawn(request)
+            work, stdin = self._spawn(request, program)
             if request.stdin is not None:
                 feeder = self._loop.create_task(feed(stdin, request.stdin))
                 feeder.add_done_callback(partial(self._on_fed, work))
@@ -297,6 +312,9 @@ class NativeBox:
         finally:
             if feeder is not None:
                 feeder.cancel()
+            was_untouched = work.shell is not None and work.shell.finish()
+        if was_untouched and work.killed_for is None and self.alive:
+            return await self._run_command(request)  # the shell was killed before it took the command: a new one does
         if self.alive:
             self._preparing = self._loop.call_later(_PAUSE_SECONDS, self._prepare_shell)
         assert isinstance(reply, Reply)
@@ -316,7 +334,7 @@ class NativeBox:
         if not shell.alive or not shell.tell(text):
             shell.close()
             return None
-        work = Work(shell.job)
+        work = Work(shell.job, shell=shell)
         work.listen(shell.take_outputs(), request, self._grant.limits.output_bytes, self._stop, self._on_fault)
         return work
 
@@ -329,8 +347,9 @@ class NativeBox:
             with suppress(OSError):  # then the next command gets a shell of its own
                 self._shell = start_shell(self._control, self._setting, self._pipe)
 
-    def _spawn(self, request: Request) -> tuple[Work, int]:
-        """Ask PID 1 to start the command; also our end of its stdin (-1 if it has none)."""
+    def _spawn(self, request: Request, program: tuple[str, ...] | None) -> tuple[Work, int]:
+        """Ask PID 1 to start the command, or the program that a shell would become; also our end of its stdin (-1 if it
+        has none)."""
         with ExitStack() as theirs, ExitStack() as undo:
             stdin = -1
             if request.stdin is None:
@@ -343,17 +362,19 @@ class NativeBox:
             for descriptor in outputs:
                 undo.callback(os.close, descriptor)
             descriptors = [inputs, *ends]
-            argv = self._argv(request, descriptors, theirs)
-            work = Work(self._start(argv, request, descriptors, Manner.PLAIN))
+            argv = self._argv(request, descriptors, theirs) if program is None else list(program)
+            work = Work(self._start(argv, request, descriptors))
             undo.pop_all()
             work.listen(outputs, request, self._grant.limits.output_bytes, self._stop, self._on_fault)
             return work, stdin
 
-    def _start(self, argv: list[str], request: Request, descriptors: list[int], manner: Manner) -> Job:
+    def _start(
+        self, argv: list[str], request: Request, descriptors: list[int], terminal: tuple[int, int] | None = None
+    ) -> Job:
         cwd = self._setting.cwd if request.cwd is None else os.fspath(request.cwd)
-        env = (*self._setting.env, *(f"{name}={value}" for name, value in request.env))
+        env = (*self._setting.env, f"PWD={cwd}", *(f"{name}={value}" for name, value in request.env))
         try:
-            return self._control.start(command_words(cwd, argv, _last_of_each(env)), descriptors, manner)
+            return self._control.start(command_words(cwd, argv, _last_of_each(env)), descriptors, terminal=terminal)
         except OSError as fault:
             if fault.errno == errno.E2BIG:
                 raise SpawnFailed(argv[0], os.strerror(errno.E2BIG), hint=_HINTS[errno.E2BIG]) from fault
@@ -363,11 +384,17 @@ class NativeBox:
         assert job.terminal is not None
         try:
             return await asyncio.wait_for(job.terminal, _START_SECONDS)
+        except TimeoutError as fault:
+            self._control.kill(job)
+            raise Internal("PID 1 of the box did not answer in time") from fault
         except asyncio.CancelledError:
             if not job.ended.done():
                 self._control.kill(job)
                 raise
-            raise self._spawn_failed(job.ended.result(), program) from None
+            failure = self._spawn_failed(job.ended.result(), program)
+            if Guarantee.HOST_PROCESSES_HIDDEN not in self.wall.guarantees:
+                raise SpawnFailed(program, "there are no terminals behind this wall", hint="leave it out") from None
+            raise failure from None
 
     def _outputs(self, theirs: ExitStack) -> tuple[tuple[int, int], tuple[int, int]]:
         out, out_end = self._pipe()
@@ -389,7 +416,7 @@ class NativeBox:
         command = request.command or ""
         encoded = os.fsencode(command)
         if len(encoded) < _LONG_COMMAND:
-            return [self._setting.shell, "-c", command]
+            return [self._setting.shell, "-c", "--", command]
         script = os.memfd_create("command", os.MFD_CLOEXEC)
         undo.callback(os.close, script)
         with open(script, "wb", closefd=False) as file:
@@ -401,13 +428,15 @@ class NativeBox:
     # --- interpreters -------------------------------------------------------------------------------------------------
 
     async def _run_call(self, language: str, name: str, text: str, request: Request) -> Result:
+        before = self._contexts.get((language, name))
+        was_lost = before is not None and before.calls > 0 and not before.alive
         context = await self._context(language, name)
         begin = self._begin()
         code = text.encode("utf-8", "surrogateescape")
         if self._between is None:
             self._between = self._loop.call_later(_BETWEEN_SECONDS, self._look_between)
         cpu = context.cpu_seconds()
-        work = Work(context.job, context)
+        work = Work(context.job, context=context)
         work.listen_to(context, request, self._grant.limits.output_bytes, self._stop, self._on_fault)
         work.cell = context.begin(code, self._grant.limits.output_bytes)
         said = await self._wait_over(work, request)
@@ -420,12 +449,16 @@ class NativeBox:
             self._drop(context)
         wall_seconds = time.monotonic() - begin
         timeout = self._timeout(request)
+        work.state_was_lost = was_lost
         if isinstance(reply, Reply):
             return self._result(work, reply, wall_seconds, timeout)
         evidence = Evidence(
-            status=(reply or 0) << 8, killed_for=work.killed_for, cpu_seconds=context.cpu_seconds() - cpu
+            status=(reply or 0) << 8,
+            killed_for=work.killed_for,
+            memory_kills=self._new_memory_kills(),
+            cpu_seconds=context.cpu_seconds() - cpu,
         )
-        return self._outcome(work, evidence, wall_seconds, timeout, context.peak_memory_bytes())
+        return self._outcome(work, evidence, wall_seconds, timeout, context.peak_memory_bytes(wall_seconds))
 
     async def _context(self, language: str, name: str) -> Context:
         """The interpreter of that name; started if there is none.
@@ -489,10 +522,11 @@ class NativeBox:
         Raises:
             SpawnFailed, Internal: see `run`; or what the caller's own callback raised.
         """
-        limits = self._grant.limits
-        stop = partial(self._stop, work)
-        watch = Watch(self._holder, limits, self._roots, self._control.first_pid, stop)
-        timer = self._loop.call_later(self._timeout(request), self._stop, work, Limit.WALL)
+        timers: list[Watch | asyncio.TimerHandle] = []
+        if not self._is_over_at_once(work):
+            stop = partial(self._stop, work)
+            timers.append(Watch(self._holder, self._grant.limits, self._roots, self._control.first_pid, stop))
+            timers.append(self._loop.call_later(self._timeout(request), self._stop, work, Limit.WALL))
         try:
             reply: Reply | int | None = await asyncio.shield(work.over)
         except asyncio.CancelledError:
@@ -502,14 +536,34 @@ class NativeBox:
         except Internal as fault:
             reply = self._reply_of_the_dead(work, fault)
         finally:
-            timer.cancel()
-            watch.cancel()
+            for timer in timers:
+                timer.cancel()
             work.hang_up()
         if isinstance(reply, Reply) and reply.kind is Kind.FAILED:
             raise self._spawn_failed(reply, request.argv[0] if request.argv else self._setting.shell)
         if work.fault is not None:
             raise work.fault
         return reply
+
+    def _is_over_at_once(self, work: Work) -> bool:
+        """Wait a moment right here: most small calls are over before the event loop could be asked to wait for them.
+
+        Only where nothing else of ours runs in this process, which would have to wait too.
+        """
+        if _running > 1:
+            return work.over.done()
+        context = work.context
+        descriptor = self._started.control.fileno() if context is None else context.fileno()
+        end = time.monotonic() + (_AT_ONCE_SECONDS if context is None else _AT_ONCE_SECONDS / 2)
+        while not work.over.done() and 0 <= descriptor < _SELECT_MAX:
+            left = end - time.monotonic()
+            if left <= 0 or not select.select((descriptor,), (), (), left)[0]:
+                break
+            if context is None:
+                self._control.still_there()
+            else:
+                context.hear()
+        return work.over.done()
 
     def _reply_of_the_dead(self, work: Work, fault: Internal) -> Reply:
         """PID 1 is gone: killed by us because it did not answer, or by the kernel for memory; anything else is raised.
@@ -565,14 +619,18 @@ class NativeBox:
 
     def _result(self, work: Work, reply: Reply, wall_seconds: float, timeout: float) -> Result:
         status, user, system, peak_kib = reply.numbers
-        kills, self._kills = self._kills, self._holder.memory_kills()
         evidence = Evidence(
             status=status & 0xFFFF,
             killed_for=work.killed_for,
-            memory_kills=self._kills - kills,
+            memory_kills=self._new_memory_kills(),
             cpu_seconds=(user + system) / 1e6,
         )
         return self._outcome(work, evidence, wall_seconds, timeout, min(peak_kib, 1 << 40) * 1024)
+
+    def _new_memory_kills(self) -> int:
+        """How often the kernel killed for memory since the last time that somebody asked."""
+        before, self._kills = self._kills, self._holder.memory_kills()
+        return self._kills - before
 
     def _outcome(self, work: Work, evidence: Evidence, wall_seconds: float, timeout: float, peak: int) -> Result:
         limits = self._grant.limits
@@ -598,14 +656,20 @@ class NativeBox:
             audit=self.audit,
             results=() if cell is None else tuple(cell.shown),
             error=None if cell is None else cell.error,
-            state_kept=work.context is None or work.context.alive,
+            state_kept=work.context is None or (work.context.alive and not work.state_was_lost),
         )
 
     def _ended_result(self, process: NativeProcess, reply: Reply) -> Result:
         """How a command that ran beside others ended."""
         status, user, system, peak_kib = reply.numbers
         limits = self._grant.limits
-        evidence = Evidence(status=status & 0xFFFF, killed_for=process.killed_for, cpu_seconds=(user + system) / 1e6)
+        was_killed = status & 0x7F == signal.SIGKILL
+        evidence = Evidence(
+            status=status & 0xFFFF,
+            killed_for=process.killed_for,
+            memory_kills=self._new_memory_kills() if was_killed else 0,
+            cpu_seconds=(user + system) / 1e6,
+        )
         ending = classify(evidence, limits, limits.wall_seconds)
         return Result(
             ending=ending,
@@ -629,6 +693,10 @@ async def _wait_through_cancel(future: asyncio.Future[Any]) -> bool:
         except asyncio.CancelledError:
             cancelled = True
     return cancelled
+
+
+def _context_language(language: str) -> str:
+    return "shell" if language in ("bash", "sh") else language
 
 
 def _last_of_each(env: tuple[str, ...]) -> tuple[str, ...]:

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from ringfence.engines.frames import Frames, read_code, read_error, read_shown
+from ringfence.engines.frames import Frames, read_done, read_error, read_shown
 from ringfence.engines.native.control import Job
 from ringfence.engines.streams import Capture, Reader
 from ringfence.errors import Internal
@@ -23,6 +23,8 @@ from ringfence.values.rich import CodeError, Rich
 _PIECE = 64 * 1024
 """Read at once: other sessions wait while the frames in it are taken apart, of which there may be one per ten bytes."""
 _LAST_WORDS = 4096
+_SHORT_SECONDS = 0.005
+"""In this time the kernel hands out some tens of megabytes at most."""
 _CREDENTIALS = struct.Struct("=iII")
 _SHOWN_BYTES = 512
 """What each thing shown costs besides its bytes, ours included; else things without any would cost nothing."""
@@ -36,6 +38,9 @@ class Cell:
 
     room: int
     """Bytes that it may still show; negative when it wanted to show more."""
+    call: bytes
+    """A number that nobody knows before: its end has to carry it, so that none forged earlier, or for another call,
+    answers it."""
     over: asyncio.Future[int | None]
     """Its exit code; None when the interpreter has ended instead."""
     shown: list[Rich] = field(default_factory=list)
@@ -68,6 +73,7 @@ class Context:
         self._loop = asyncio.get_running_loop()
         self.ready: asyncio.Future[None] = self._loop.create_future()
         self._on_breach = on_breach
+        self._peak = 0
         self._sending: asyncio.Task[None] | None = None
         channel.setblocking(False)
         channel.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
@@ -81,11 +87,15 @@ class Context:
     def begin(self, code: bytes, show_bytes: int) -> Cell:
         """Have a piece of code run."""
         self.calls += 1
-        cell = self.busy = Cell(show_bytes, self._loop.create_future())
+        cell = self.busy = Cell(show_bytes, os.urandom(8).hex().encode(), self._loop.create_future())
         if self.job.ended.done():
             cell.over.set_result(None)
             return cell
-        self._send(code + b"\0" if self.language == "shell" else b"run %d\n%b" % (len(code), code))
+        self._send(
+            _shell_line(code, cell.call)
+            if self.language == "shell"
+            else b"run %d %b\n%b" % (len(code), cell.call, code)
+        )
         return cell
 
     def cpu_seconds(self) -> float:
@@ -96,8 +106,13 @@ class Context:
             return time.clock_gettime((~self.pid << 3) | _CPU_CLOCK)
         return 0.0
 
-    def peak_memory_bytes(self) -> int:
-        """The most that its own process has used so far."""
+    def peak_memory_bytes(self, seconds: float) -> int:
+        """The most that its own process has used so far; looked up only after a call that had time to use more."""
+        if seconds > _SHORT_SECONDS or not self._peak:
+            self._peak = self._read_peak()
+        return self._peak
+
+    def _read_peak(self) -> int:
         with suppress(OSError, ValueError, IndexError):
             descriptor = os.open(f"/proc/{self.pid}/status", os.O_RDONLY | os.O_CLOEXEC)
             try:
@@ -148,6 +163,15 @@ class Context:
             self.ready.exception()
         self._settle(None)
 
+    def fileno(self) -> int:
+        """Where its words come from; -1 if that is closed."""
+        return self._channel.fileno()
+
+    def hear(self) -> None:
+        """Take what it has said."""
+        if self._channel.fileno() >= 0:
+            self._read_some()
+
     def _on_readable(self) -> None:
         self._read_some()
 
@@ -192,7 +216,9 @@ class Context:
             return  # a thread that goes on after its call: nobody asked
         match kind:
             case "done":
-                self._settle(read_code(body))
+                code = read_done(body, cell.call)
+                if code is not None:
+                    self._settle(code)
             case "error":
                 cell.error = read_error(body)
             case _ if cell.room < 0:
@@ -208,6 +234,13 @@ class Context:
         cell, self.busy = self.busy, None
         if cell is not None and not cell.over.done():
             cell.over.set_result(code)
+
+
+def _shell_line(command: bytes, call: bytes) -> bytes:
+    """One line of the script that the shell reads: the command, and then the word that it is over."""
+    quoted = b"'" + command.replace(b"'", b"'\\''") + b"'"
+    told = b'RINGFENCE_CALL="%b $?"; printf \'done %%d\\n%%s\' "${#RINGFENCE_CALL}" "$RINGFENCE_CALL" >&9\n'
+    return b"eval %b </dev/null 9<&-; " % quoted + told % call
 
 
 def _nowhere() -> Capture:

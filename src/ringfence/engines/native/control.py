@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -34,6 +35,8 @@ class Control:
         self._loop = asyncio.get_running_loop()
         self._jobs: dict[int, Job] = {}
         self._count = 0
+        self._waiting: deque[tuple[Kind, int, tuple[str, ...], tuple[int, ...]]] = deque()
+        """Messages that did not fit into the socket, with copies of their descriptors."""
         self._tell: Callable[[], None] | None = None
         self.ready: asyncio.Future[int] = self._loop.create_future()
         """The listener of the notification filter, -1 if there is none; whoever waits for it closes it."""
@@ -48,7 +51,14 @@ class Control:
         with suppress(OSError):
             protocol.send(self._socket, Kind.CONFIGURE, 0, self._started.configure, descriptors)
 
-    def start(self, words: Iterable[str], descriptors: Sequence[int], manner: Manner = Manner.PLAIN) -> Job:
+    def start(
+        self,
+        words: Iterable[str],
+        descriptors: Sequence[int],
+        manner: Manner = Manner.PLAIN,
+        *,
+        terminal: tuple[int, int] | None = None,
+    ) -> Job:
         """Have a process started.
 
         Raises:
@@ -56,20 +66,64 @@ class Control:
         """
         self._count += 1
         job = Job(self._count, self._loop.create_future())
-        if manner & Manner.ON_TERMINAL:
+        size: tuple[str, ...] = ()
+        if terminal is not None:
+            manner |= Manner.ON_TERMINAL
+            size = (str(terminal[0]), str(terminal[1]))
             job.terminal = self._loop.create_future()
-        protocol.send(self._socket, Kind.SPAWN, job.id, (str(int(manner)), *words), descriptors)
+        self._post(Kind.SPAWN, job.id, (str(int(manner)), *size, *words), descriptors)
         self._jobs[job.id] = job
         return job
 
     def kill(self, job: Job) -> None:
-        with suppress(OSError):
-            protocol.send(self._socket, Kind.KILL, job.id)
+        self._order(job, Kind.KILL)
 
     def signal(self, job: Job, number: int) -> None:
         """Send a signal to the job's process group."""
-        with suppress(OSError):
-            protocol.send(self._socket, Kind.SIGNAL, job.id, (str(number),))
+        self._order(job, Kind.SIGNAL, str(number))
+
+    def _order(self, job: Job, kind: Kind, *words: str) -> None:
+        """Tell PID 1 something about a job that runs."""
+        if job.runs and not self.lost:
+            with suppress(OSError):  # it is gone, and whoever waits is told
+                self._post(kind, job.id, words, ())
+
+    def _post(self, kind: Kind, id: int, words: Iterable[str], descriptors: Sequence[int]) -> None:
+        """Send a message; one that finds the socket full, and all that come after it, wait their turn.
+
+        Raises:
+            OSError: as `protocol.send`.
+        """
+        words = tuple(words)
+        if not self._waiting:
+            try:
+                protocol.send(self._socket, kind, id, words, descriptors)
+                return
+            except BlockingIOError:
+                self._loop.add_writer(self._socket.fileno(), self._send_waiting)
+        self._waiting.append((kind, id, words, tuple(map(os.dup, descriptors))))
+
+    def _send_waiting(self) -> None:
+        while self._waiting:
+            kind, id, words, descriptors = self._waiting[0]
+            try:
+                protocol.send(self._socket, kind, id, words, descriptors)
+            except BlockingIOError:
+                return
+            except OSError:
+                pass  # it is gone, and whoever waits is told
+            self._waiting.popleft()
+            for descriptor in descriptors:
+                os.close(descriptor)
+        self._loop.remove_writer(self._socket.fileno())
+
+    def _drop_waiting(self) -> None:
+        if self._waiting:
+            self._loop.remove_writer(self._socket.fileno())
+        for *_, descriptors in self._waiting:
+            for descriptor in descriptors:
+                os.close(descriptor)
+        self._waiting.clear()
 
     def when_lost(self, tell: Callable[[], None]) -> None:
         self._tell = tell
@@ -85,6 +139,7 @@ class Control:
         """Listen no more; the socket itself is closed by whoever made it."""
         if not self.lost:
             self._loop.remove_reader(self._socket.fileno())
+            self._drop_waiting()
             self.lost = True
 
     def fail(self, fault: Internal) -> None:
@@ -134,6 +189,7 @@ class Control:
 
     def _lose(self, fault: Internal) -> None:
         self._loop.remove_reader(self._socket.fileno())
+        self._drop_waiting()
         self.fail(fault)
         if self._tell is not None:
             tell, self._tell = self._tell, None

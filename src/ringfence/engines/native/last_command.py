@@ -1,15 +1,17 @@
-"""Spares a waiting shell a fork: a line that is one plain program replaces the shell, as `bash -c` does by itself.
+"""Spares shells and forks where a line is one program: `bash -c` would become that program itself.
 
 `bash -c` sees the end of its text and runs the last command in its own process. A shell that evaluates text later does
 not know that it is the last, and would fork. Only what is plainly one program counts: no operator, expansion, comment
 or brace in it, and a first word that is no builtin and is there.
 """
 
+import os
 import re
 import shutil
 from functools import lru_cache
 
 _ONE_PROGRAM = re.compile(r"([A-Za-z0-9_./][A-Za-z0-9_.+/-]*)(?: [^;&|<>()$`\\\n\r{}#!]*)?")
+_PLAIN_WORDS = re.compile(r"[A-Za-z0-9_./][A-Za-z0-9_.+/-]*(?: [A-Za-z0-9_.,:@%+/-][A-Za-z0-9_.,:@%+/=-]*)*")
 _WORDS = """
 . : [ [[ alias bg bind break builtin caller case cd command compgen complete compopt continue coproc declare dirs disown
 do done echo elif else enable esac eval exec exit export false fc fg fi for function getopts hash help history if in
@@ -18,6 +20,16 @@ suspend test then time times trap true type typeset ulimit umask unalias unset u
 """
 _OF_THE_SHELL = frozenset(_WORDS.split())
 """Builtins and keywords of bash."""
+
+
+def as_program(command: str, path: str) -> tuple[str, ...] | None:
+    """The program and its arguments, if the line is that and nothing in it means anything to a shell."""
+    if _PLAIN_WORDS.fullmatch(command) is None:
+        return None
+    words = tuple(command.split(" "))
+    if words[0] in _OF_THE_SHELL or not _is_there(words[0], path):
+        return None
+    return words
 
 
 def as_last(command: str, path: str) -> str:
@@ -30,4 +42,17 @@ def as_last(command: str, path: str) -> str:
 
 @lru_cache(maxsize=256)
 def _is_there(program: str, path: str) -> bool:
-    return shutil.which(program, path=path) is not None
+    """Whether it is a program, or says which one runs it; anything else a shell would read as a script."""
+    found = shutil.which(program, path=path)
+    if found is None:
+        return False
+    try:
+        descriptor = os.open(found, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        return os.read(descriptor, 4)[:2] in (b"\x7fE", b"#!")
+    except OSError:
+        return False
+    finally:
+        os.close(descriptor)

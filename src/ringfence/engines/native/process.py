@@ -44,6 +44,8 @@ class NativeProcess:
         self._end: float | None = None
         self._result: Result | None = None
         self._watch: Watch | None = None
+        self._writing = asyncio.Lock()
+        self._input_closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._on_terminal = outputs[1] < 0
         self._captures = {stream: Capture(limits.output_bytes, Overflow.KEEP_ENDS) for stream in Stream}
         self._readers = [
@@ -85,14 +87,20 @@ class NativeProcess:
 
     async def write(self, data: bytes) -> bool:
         """Give it input, as it takes it; false if it does not listen any more."""
-        if self._stdin < 0:
-            return False
-        os.set_blocking(self._stdin, False)
-        try:
-            await write_all(self._stdin, data)
-        except OSError:
-            return False
-        return True
+        async with self._writing:  # one after the other, each whole
+            if self._stdin < 0:
+                return False
+            descriptor = os.dup(self._stdin)  # ours until it is written, whatever happens to the input meanwhile
+            os.set_blocking(descriptor, False)
+            writing = asyncio.ensure_future(write_all(descriptor, data))
+            try:
+                ends = (writing, self._job.ended, self._input_closed)
+                await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+                return writing.done() and writing.exception() is None
+            finally:
+                writing.cancel()
+                await asyncio.wait((writing,))
+                os.close(descriptor)
 
     def close_input(self) -> None:
         """Let it read the end of its input; on a terminal, as Ctrl-D does."""
@@ -100,8 +108,13 @@ class NativeProcess:
             with suppress(OSError):
                 os.write(self._stdin, b"\x04")
         elif self._stdin >= 0:
-            os.close(self._stdin)
-            self._stdin = -1
+            self._close_stdin()
+
+    def _close_stdin(self) -> None:
+        os.close(self._stdin)
+        self._stdin = -1
+        if not self._input_closed.done():
+            self._input_closed.set_result(None)
 
     def resize(self, rows: int, columns: int) -> None:
         if self._on_terminal and self._stdin >= 0:
@@ -141,8 +154,7 @@ class NativeProcess:
             reader.drain()
             reader.close()
         if self._stdin >= 0:
-            os.close(self._stdin)
-            self._stdin = -1
+            self._close_stdin()
         with suppress(Internal):
             reply = ended.result()
             if reply.kind is Kind.ENDED:

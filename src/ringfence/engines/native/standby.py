@@ -6,9 +6,12 @@ would be given: the text is evaluated with the same line numbers, `$0` and optio
 shell itself.
 """
 
+import fcntl
 import marshal
 import os
 import socket
+import termios
+from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -24,15 +27,12 @@ COMMAND_MAX = 4000
 """Bytes of a command that a waiting shell takes: it reads them one by one, and they fit into a pipe at once."""
 
 _WAIT = (
-    'IFS= read -r -d "" -u 9 REPLY || exit; exec 9<&-; SECONDS=0; BASH_EXECUTION_STRING=$REPLY; '
-    'eval "unset REPLY; $REPLY"'
+    'IFS= read -r -d "" -u 9 REPLY || exit; exec 9<&-; SECONDS=0; BASH_EXECUTION_STRING=$REPLY; unset REPLY; '
+    'eval "$BASH_EXECUTION_STRING"'
 )
-_SERVE = """\
-printf 'ready 0\\n' >&9
-while IFS= read -r -d "" -u 9; do
-{ eval "$REPLY"; } </dev/null 9<&-
-REPLY=$?; printf 'done %d\\n%s' "${#REPLY}" "$REPLY" >&9
-done"""
+_GREETING = b"trap : INT; printf 'ready 0\\n' >&9\n"
+"""A shell that keeps its state reads its commands as a script, from a socket: no loop of ours is around them. It
+survives an interrupt, what it runs does not."""
 _BOOTSTRAP = """\
 import os, sys, marshal, _frozen_importlib_external as f
 b = os.pread(8, 1 << 22, 0)
@@ -66,6 +66,8 @@ class WaitingShell:
 
     job: Job
     script: int
+    script_end: int
+    """The shell's own end, to see what it has read."""
     outputs: tuple[int, int]
 
     @property
@@ -82,11 +84,20 @@ class WaitingShell:
         finally:
             os.close(script)
 
+    def finish(self) -> bool:
+        """It has ended; whether it had not read the command to its end, so that nothing of it was run."""
+        unread = array("i", [0])
+        try:
+            fcntl.ioctl(self.script_end, termios.FIONREAD, unread)
+        finally:
+            self.close()
+        return unread[0] > 0
+
     def close(self) -> None:
-        for descriptor in (self.script, *self.outputs):
+        for descriptor in (self.script, self.script_end, *self.outputs):
             if descriptor >= 0:
                 os.close(descriptor)
-        self.script, self.outputs = -1, (-1, -1)
+        self.script, self.script_end, self.outputs = -1, -1, (-1, -1)
 
     def take_outputs(self) -> tuple[int, int]:
         taken, self.outputs = self.outputs, (-1, -1)
@@ -99,14 +110,14 @@ def start_shell(control: Control, setting: Setting, pipe: Pipe) -> WaitingShell:
     Raises:
         OSError: the box is gone, or there are no descriptors left.
     """
-    with _ends(pipe) as (theirs, ours, undo):
+    with _ends(pipe) as (_, ours, undo):
         script_end, script = os.pipe()
-        theirs.callback(os.close, script_end)
+        undo.callback(os.close, script_end)
         undo.callback(os.close, script)
         words = command_words(setting.cwd, (setting.shell, "-c", _WAIT), setting.env)
         job = control.start(words, [*ours.given, script_end])
         undo.pop_all()
-        return WaitingShell(job, script, ours.kept)
+        return WaitingShell(job, script, script_end, ours.kept)
 
 
 def start_context(control: Control, setting: Setting, pipe: Pipe, language: str, name: str) -> Context:
@@ -120,13 +131,16 @@ def start_context(control: Control, setting: Setting, pipe: Pipe, language: str,
         theirs.callback(far.close)
         undo.callback(channel.close)
         descriptors = [*ours.given, far.fileno()]
-        argv: tuple[str, ...] = (setting.shell, "-c", _SERVE)
+        argv: tuple[str, ...] = (setting.shell, "-s")
         cwd = setting.cwd
         if language == "python":
             # Not started in the workspace: from Python 3.13 on, `-c` itself imports modules that could lie there.
             argv = (setting.python or "python3", "-c", _BOOTSTRAP, setting.cwd, *setting.preload)
             cwd = "/"
             descriptors.append(_driver(theirs))
+        else:
+            descriptors[0] = far.fileno()
+            channel.send(_GREETING)
         job = control.start(command_words(cwd, argv, setting.env), descriptors, Manner.LONG_LIVED)
         undo.pop_all()
         return Context(name, language, job, channel, ours.kept, partial(control.kill, job))

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 
 from ringfence.limits.base import Holder, Reading
-from ringfence.limits.disk import DiskWatch
+from ringfence.limits.disk import DiskWatch, free_space
 from ringfence.values.limits import Limit, Limits
 
 _FIRST = 0.01
@@ -34,9 +34,10 @@ class Watch:
         self._pid = first_pid
         self._looks_at_cpu = looks_at_cpu
         self._stop = stop
-        self._disk = DiskWatch(
-            roots, disk_bytes=limits.disk_bytes, files=limits.files, started=time.time(), first_pid=first_pid
-        )
+        # Made at the first look, which most commands do not live to see; what is free is asked now.
+        self._disk: DiskWatch | None = None
+        self._free = tuple((root, *free_space(root)) for root in roots)
+        self._started = time.time()
         self._before: Reading | None = None
         self._loop = asyncio.get_running_loop()
         self._timer = self._loop.call_later(_FIRST, self._look)
@@ -45,12 +46,16 @@ class Watch:
         self._timer.cancel()
 
     def _look(self) -> None:
+        limits = self._limits
+        disk = self._disk = self._disk or DiskWatch(
+            self._free, disk_bytes=limits.disk_bytes, files=limits.files, started=self._started, first_pid=self._pid
+        )
         reading = self._holder.read(self._pid)
-        over = self._over(reading) or self._disk.exceeded()
+        over = self._over(reading) or disk.exceeded()
         if over is not None:
             self._stop(over)
             return
-        room = min(self._limits.memory_bytes - reading.memory_bytes, self._disk.room_bytes)
+        room = min(limits.memory_bytes - reading.memory_bytes, disk.room_bytes)
         pause = min(_SLOWEST, max(_FASTEST, room / _BYTES_PER_SECOND))
         self._timer = self._loop.call_later(pause, self._look)
 

@@ -8,6 +8,7 @@ from functools import partial
 from ringfence.engines.native.context import Cell, Context
 from ringfence.engines.native.control import Job
 from ringfence.engines.native.protocol import Reply
+from ringfence.engines.native.standby import WaitingShell
 from ringfence.engines.streams import Capture, Reader
 from ringfence.values.limits import Limit
 from ringfence.values.request import Request, Stream
@@ -16,12 +17,16 @@ from ringfence.values.request import Request, Stream
 @dataclass(slots=True, eq=False)
 class Work:
     job: Job
+    shell: WaitingShell | None = None
+    """The shell that had waited for it."""
     context: Context | None = None
     cell: Cell | None = None
     killed_for: Limit | None = None
     """Why we stopped it; the first reason counts."""
     fault: BaseException | None = None
     """What the caller's own callback or stream raised."""
+    state_was_lost: bool = False
+    """Whether the interpreter had to be started anew for it."""
     readers: list[Reader] = field(default_factory=list)
     captures: list[Capture] = field(default_factory=list)
     """What was said on each stream."""

@@ -82,6 +82,7 @@ _PID_BYTES = 8  # of one in a list, with the blank
 _HEADER = struct.Struct("=IIII")
 _INT = struct.Struct("=i")
 _LOCK, _NUMBER, _TAKE = 0x40045431, 0x80045430, 0x540E  # TIOCSPTLCK, TIOCGPTN, TIOCSCTTY
+_SET_SIZE = 0x5414  # TIOCSWINSZ
 
 
 def init(control: int) -> NoReturn:
@@ -122,10 +123,11 @@ class _Job:
 class _Command:
     """What SPAWN asks for."""
 
-    __slots__ = ("argv", "cwd", "env", "extra", "manner", "streams", "terminal")
+    __slots__ = ("argv", "cwd", "env", "extra", "manner", "size", "streams", "terminal")
 
     def __init__(self, words: Words, descriptors: list[int]) -> None:
         self.manner = words.number()
+        self.size = tuple(words.numbers(2)) if self.on_terminal else ()
         self.cwd = words.word()
         argc, envc = words.numbers(2)
         if not argc or argc > BODY_MAX or envc > BODY_MAX:
@@ -258,7 +260,7 @@ class _First:
         master = -1
         try:
             if command.on_terminal:
-                master, command.terminal = _open_terminal()
+                master, command.terminal = _open_terminal(command.size)
                 command.streams = [command.terminal] * 3
             pid = self._start(command)
         except OSError as fault:
@@ -473,13 +475,14 @@ def _drain(descriptor: int) -> None:
             pass
 
 
-def _open_terminal() -> tuple[int, int]:
+def _open_terminal(size: tuple[int, ...]) -> tuple[int, int]:
     """A terminal of the box's own: the manager's end, and the one that stays inside."""
     flags = os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC
     master = os.open("/dev/ptmx", flags)
     try:
         fcntl.ioctl(master, _LOCK, _INT.pack(0))
         (number,) = _INT.unpack(fcntl.ioctl(master, _NUMBER, _INT.pack(0)))
+        fcntl.ioctl(master, _SET_SIZE, struct.pack("4H", *(each & 0xFFFF for each in size), 0, 0))
         return master, os.open(f"/dev/pts/{number}", flags)
     except OSError:
         os.close(master)

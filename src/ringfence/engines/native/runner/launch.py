@@ -74,7 +74,7 @@ GRACE_MS = 2000
 PINS = b"/run/pins"
 PLACEHOLDER_TIME = 86400  # the same number is in native/launch.c and confinement/linux/masks.py
 _AREA = b"/sys"
-_CGROUP_TRIES, _CGROUP_PAUSE_SECONDS = 200, 0.005
+_CGROUP_TRIES, _CGROUP_PAUSE_SECONDS = 1000, 0.005
 _SET_FLAGS, _UP_AND_RUNNING = 0x8914, 0x41  # SIOCSIFFLAGS; IFF_UP | IFF_RUNNING
 _EMPTY_AND_CLOSED = b"mode=0000,size=4k"
 
