@@ -9,12 +9,11 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from ringfence.audit.journal import Journal
 from ringfence.engines.base import Box
 from ringfence.errors import CommandNotAllowed
 from ringfence.languages.registry import find as find_language
 from ringfence.manager.assemble import bare_engine
-from ringfence.manager.configuring import home_directory, state_directory
+from ringfence.manager.configuring import home_directory, open_journal
 from ringfence.manager.pipeline import Judge, Pipeline
 from ringfence.manager.sandbox import Sandbox, StrPath
 from ringfence.policy.risk.assess import assess
@@ -24,6 +23,7 @@ from ringfence.values.limits import Limits
 from ringfence.values.outcome import Result
 from ringfence.values.request import Request
 from ringfence.values.risk import Risk
+from ringfence.values.who import Who
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,12 +66,12 @@ class SubprocessExecutor:
     Static analysis is advice and no wall. This is for development, where somebody has asked for it.
     """
 
-    def __init__(self, limits: Limits | None = None) -> None:
+    def __init__(self, limits: Limits | None = None, *, who: Who | None = None) -> None:
         self._directory = tempfile.TemporaryDirectory(prefix="ringfence-bare-")
         self._grant = Grant(workspace=Path(os.path.realpath(self._directory.name)), limits=limits or Limits())
-        self._journal = Journal(state_directory(os.environ, home_directory(os.environ)))
+        self._journal = open_journal(os.environ, home_directory(os.environ))
         self._engine = bare_engine()
-        self._pipeline = Pipeline(self._grant, self._journal, self._open, Judge())
+        self._pipeline = Pipeline(self._grant, self._journal, self._open, Judge(who=who or Who(tool="code_run")))
 
     async def _open(self) -> Box:
         return await self._engine.open(self._grant)

@@ -8,17 +8,18 @@ after it, with the result; if it cannot be written, nothing runs.
 """
 
 import asyncio
-import hashlib
 import os
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from ringfence.approvals.ask import SessionMemory, ask
 from ringfence.approvals.base import Approval, ConfirmationService
 from ringfence.approvals.question import hash_request, make_question
+from ringfence.audit import record
 from ringfence.audit.journal import Entry, Journal
+from ringfence.audit.redact import Redactor
 from ringfence.engines.base import Box, Process
 from ringfence.errors import CommandNotAllowed, InvalidConfig, PathAccessDenied, RingfenceError, SpawnFailed
 from ringfence.languages.registry import find as find_language
@@ -33,12 +34,10 @@ from ringfence.values.outcome import Refused, Result
 from ringfence.values.request import Request
 from ringfence.values.verdict import Decision, Verdict
 from ringfence.values.violation import Severity, Violation, ViolationKind
+from ringfence.values.who import Who
 
-_COMMAND_SHOWN = 4096
-"""Characters of a command that the journal keeps as text; its hash covers all of it."""
-
-_VOTES_KEPT = 20
-"""Votes that the journal keeps; a command of thousands of parts must not fill the disk."""
+Collect = Callable[[Result], Awaitable[Result]]
+"""Adds to a result, before it is recorded, which files the run has written."""
 
 _KINDS = {
     "filesystem": ViolationKind.PATH,
@@ -58,7 +57,7 @@ class Judge:
 
     terms: Terms | None = None
     confirmation: ConfirmationService | None = None
-    session: str = ""
+    who: Who = field(default_factory=Who)
     home: str = ""
 
 
@@ -70,10 +69,12 @@ class Pipeline:
         self._journal = journal
         self._acquire = acquire
         self._judge = judge or Judge()
+        self._redact = Redactor(journal.settings.redact, grant.env)
+        self._who = record.without_secrets(self._judge.who, self._redact)
         self._memory = SessionMemory()
         self._watchers: set[asyncio.Task[None]] = set()
 
-    async def run(self, request: Request) -> Result:
+    async def run(self, request: Request, collect: Collect | None = None) -> Result:
         """Run one request, or say why not.
 
         Raises:
@@ -86,17 +87,19 @@ class Pipeline:
         place = self.place(request)
         decision = decide(request, self._grant, place, self._judge.terms, language=request.language)
         request = replace(request, cwd=place.cwd)
-        entry = self._journal.open(run_id, _opened(request, decision, place))
+        redact = self._redact.knowing(request.env)
+        entry = self._journal.open(run_id, record.opened(request, decision, place.cwd, self._who, redact))
+        approval = None
         try:
             approval = await self._approve(request, decision)
             result = await self._execute(request, decision, approval)
-        except RingfenceError as fault:
-            entry.close({"ending": "fault", "code": fault.code, "message": fault.message})
-            raise
+            if collect is not None:
+                result = await collect(result)
         except BaseException as fault:
-            entry.close({"ending": "abandoned", "message": type(fault).__name__})
+            entry.close(record.failed(fault, redact) | _approved(approval, redact))
             raise
-        entry.close(_ended(result) | _approved(approval))
+        ended = record.ended(result, redact, files_collected=collect is not None)
+        entry.close(ended | _approved(approval, redact))
         return replace(result, run_id=run_id)
 
     def place(self, request: Request) -> Place:
@@ -116,7 +119,7 @@ class Pipeline:
         question = make_question(
             request,
             decision,
-            session=self._judge.session,
+            session=self._judge.who.session_id or "",
             seconds=seconds,
             risk=assess(request.language or "bash", request.shown).risk,
             spans=tuple(reason.span for reason in decision.reasons if reason.verdict is Verdict.ASK and reason.span),
@@ -142,21 +145,23 @@ class Pipeline:
         place = self.place(request)
         decision = decide(request, self._grant, place, self._judge.terms)
         request = replace(request, cwd=place.cwd)
-        entry = self._journal.open(run_id, _opened(request, decision, place) | {"background": True})
+        redact = self._redact.knowing(request.env)
+        opened = record.opened(request, decision, place.cwd, self._who, redact)
+        entry = self._journal.open(run_id, opened | {"background": True})
+        approval = None
         try:
             approval = await self._approve(request, decision)
             refusal = _refusal(request, decision, approval)
-            if refusal is not None:
-                refusal.check()
-            box = await self._acquire()
-            process = await box.start(request, terminal=terminal)
-        except RingfenceError as fault:
-            entry.close({"ending": "fault", "code": fault.code, "message": fault.message})
-            raise
+            if refusal is None:
+                box = await self._acquire()
+                process = await box.start(request, terminal=terminal)
         except BaseException as fault:
-            entry.close({"ending": "abandoned", "message": type(fault).__name__})
+            entry.close(record.failed(fault, redact) | _approved(approval, redact))
             raise
-        watcher = asyncio.get_running_loop().create_task(_record_end(process, entry, approval))
+        if refusal is not None:
+            entry.close(record.ended(refusal, redact, files_collected=False) | _approved(approval, redact))
+            refusal.check()
+        watcher = asyncio.get_running_loop().create_task(_record_end(process, entry, approval, redact))
         self._watchers.add(watcher)
         watcher.add_done_callback(self._watchers.discard)
         return process
@@ -167,12 +172,14 @@ class Pipeline:
             await asyncio.wait(self._watchers)
 
 
-async def _record_end(process: Process, entry: Entry, approval: Approval | None) -> None:
+async def _record_end(process: Process, entry: Entry, approval: Approval | None, redact: Redactor) -> None:
     try:
         result = await process.wait()
-        entry.close((_ended(result) if result is not None else {}) | _approved(approval))
+        assert result is not None, "without a timeout it waits for the end"
+        ended = record.ended(result, redact, files_collected=False)
     except RingfenceError as fault:
-        entry.close({"ending": "fault", "code": fault.code, "message": fault.message} | _approved(approval))
+        ended = record.failed(fault, redact)
+    entry.close(ended | _approved(approval, redact))
 
 
 def as_run_by(box: Box, request: Request) -> Request:
@@ -265,47 +272,14 @@ def _resolved_cwd(request: Request, grant: Grant) -> Path:
     return real
 
 
-def _opened(request: Request, decision: Decision, place: Place) -> dict[str, Any]:
-    shown = request.shown
-    return {
-        "command": shown[:_COMMAND_SHOWN],
-        "command_sha256": hashlib.sha256(os.fsencode(shown)).hexdigest(),
-        "language": request.language,
-        "cwd": os.fspath(place.cwd),
-        "workspace": os.fspath(decision.grant.workspace),
-        "verdict": decision.verdict.name.lower(),
-        "rule": decision.deciding.rule,
-        "why": decision.deciding.why,
-        "votes": [str(vote) for vote in decision.reasons if vote.verdict is not Verdict.ALLOW][:_VOTES_KEPT],
-    }
-
-
-def _approved(approval: Approval | None) -> dict[str, Any]:
+def _approved(approval: Approval | None, redact: Redactor) -> dict[str, Any]:
     if approval is None:
         return {}
-    return {
-        "approval": {
-            "granted": approval.granted,
-            "by": approval.by,
-            "how": approval.how,
-            "remembered": approval.remembered,
-            "request_hash": approval.request_hash,
-        }
+    said = {
+        "granted": approval.granted,
+        "by": redact.text(approval.by),
+        "how": redact.text(approval.how),
+        "remembered": approval.remembered,
+        "request_hash": approval.request_hash,
     }
-
-
-def _ended(result: Result) -> dict[str, Any]:
-    wall, usage = result.wall, result.usage
-    return {
-        "ending": str(result.ending),
-        "exit_code": result.exit_code,
-        "wall": wall.name if wall else None,
-        "limits_by": list(wall.limits_by) if wall else [],
-        "wall_seconds": round(usage.wall_seconds, 6),
-        "cpu_seconds": round(usage.cpu_seconds, 6),
-        "peak_memory_bytes": usage.peak_memory_bytes,
-        "stdout_bytes": len(result.stdout_bytes) + result.stdout_dropped,
-        "stderr_bytes": len(result.stderr_bytes) + result.stderr_dropped,
-        "error": str(result.error)[:_COMMAND_SHOWN] if result.error is not None else None,
-        "violations": [str(violation) for violation in result.violations],
-    }
+    return {"approval": said}

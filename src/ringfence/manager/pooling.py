@@ -8,7 +8,7 @@ import asyncio
 import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -18,8 +18,8 @@ from ringfence.approvals.base import ConfirmationService
 from ringfence.audit.journal import Journal
 from ringfence.engines.base import Box
 from ringfence.errors import InvalidConfig
-from ringfence.manager.assemble import Assembly, Blueprint, Judged, draw
-from ringfence.manager.configuring import home_directory, state_directory
+from ringfence.manager.assemble import Assembly, Blueprint, Judged, draw, warn_of
+from ringfence.manager.configuring import home_directory, open_journal, state_directory
 from ringfence.manager.granting import REQUIRED, Wish
 from ringfence.manager.policing import PolicyEngine
 from ringfence.manager.pool_notice import PoolNotice
@@ -31,6 +31,7 @@ from ringfence.pool.state import PoolState
 from ringfence.values.grant import Grant
 from ringfence.values.guarantee import Guarantee
 from ringfence.values.limits import Limits
+from ringfence.values.who import Who
 
 CODE_TOOL = "code_run"
 SHELL_TOOL = "shell_exec"
@@ -45,6 +46,8 @@ class Warm:
     grant: Grant
     workspace: Path
     scratch: Scratch
+    id: str = field(default_factory=lambda: os.urandom(8).hex())
+    """What the journal calls it."""
     sandbox: Sandbox | None = None
     """Whom it was handed to."""
 
@@ -105,6 +108,7 @@ class SandboxPool:
         config: how many boxes are kept, and how fast they are made.
         tools: the policy's tools that boxes are kept ready for.
         session_ttl_seconds: a session that nobody used for so long is released.
+        agent_id, org_id: who the journal says asks, unless whoever takes a sandbox says otherwise.
         The others are those of `Sandbox`, for every box of the pool.
     """
 
@@ -123,6 +127,8 @@ class SandboxPool:
         python: StrPath | None = None,
         preload: Sequence[str] = (),
         session_ttl_seconds: float = 900.0,
+        agent_id: str | None = None,
+        org_id: str | None = None,
     ) -> None:
         if not session_ttl_seconds > 0:
             raise InvalidConfig(f"a session cannot live for {session_ttl_seconds!r} s", hint="give a time above zero")
@@ -139,6 +145,7 @@ class SandboxPool:
         self._judged = partial(Judged, policy=policy, role=role)
         self._sandbox_config = sandbox_config
         self._ttl = session_ttl_seconds
+        self._who = Who(agent_id=agent_id, org_id=org_id)
         self._journal: Journal | None = None
         self._scratch: Scratch | None = None
         self._blueprints: dict[str, Blueprint] = {}
@@ -171,8 +178,9 @@ class SandboxPool:
             if self._pools:
                 return
             home = home_directory(os.environ)
-            self._journal = Journal(state_directory(os.environ, home))
+            self._journal = open_journal(os.environ, home)
             self._journal.recover()
+            warn_of(self._journal.take_notes())
             self._journal.prepare()
             try:
                 self._scratch = Scratch(scratch_directory(os.environ, home))
@@ -229,7 +237,9 @@ class SandboxPool:
 
     # --- handing out --------------------------------------------------------------------------------------------------
 
-    async def take(self, tool: str = CODE_TOOL, *, confirmation: ConfirmationService | None = None) -> Sandbox:
+    async def take(
+        self, tool: str = CODE_TOOL, *, confirmation: ConfirmationService | None = None, who: Who | None = None
+    ) -> Sandbox:
         """A sandbox for one use, never seen by anybody before; give it back with `discard`.
 
         Raises:
@@ -237,7 +247,7 @@ class SandboxPool:
             InvalidConfig: the pool keeps no boxes for that tool.
         """
         warm = await self._pool(tool).take()
-        return self._hand_out(warm, tool, confirmation, os.urandom(8).hex())
+        return self._hand_out(warm, tool, confirmation, replace(who or self._who, session_id=os.urandom(8).hex()))
 
     def discard(self, sandbox: Sandbox, tool: str = CODE_TOOL) -> None:
         """End a sandbox that was taken, in the background."""
@@ -246,7 +256,12 @@ class SandboxPool:
             self._pool(tool).discard(warm)
 
     async def acquire(
-        self, session_id: str, tool: str = CODE_TOOL, *, confirmation: ConfirmationService | None = None
+        self,
+        session_id: str,
+        tool: str = CODE_TOOL,
+        *,
+        confirmation: ConfirmationService | None = None,
+        who: Who | None = None,
     ) -> Sandbox:
         """The sandbox of a session: the same one to everybody who asks, until it is released.
 
@@ -263,7 +278,8 @@ class SandboxPool:
             sandbox = session.sandboxes.get(tool)
             if sandbox is None:
                 try:
-                    sandbox = await self._open_in(session, pool, tool, confirmation)
+                    whose = replace(who or self._who, session_id=session.id)
+                    sandbox = await self._open_in(session, pool, tool, confirmation, whose)
                 except BaseException:
                     if not session.sandboxes and self._sessions.get(session_id) is session:
                         del self._sessions[session_id]
@@ -272,18 +288,20 @@ class SandboxPool:
             return sandbox
 
     async def _open_in(
-        self, session: _Session, pool: Pool[Warm], tool: str, confirmation: ConfirmationService | None
+        self, session: _Session, pool: Pool[Warm], tool: str, confirmation: ConfirmationService | None, who: Who
     ) -> Sandbox:
         if session.first is None:
             session.first = await pool.take()
-            session.boxes[pool] = self._hand_out(session.first, tool, confirmation, session.id)
+            session.boxes[pool] = self._hand_out(session.first, tool, confirmation, who)
             return session.boxes[pool]
         shared = session.boxes.get(pool)
         assembly = self._blueprints[tool].assembly(session.first.workspace)
         open_box = partial(assembly.engine.open, assembly.grant)
         if shared is not None:  # the policy treats this tool alike, but may judge its requests otherwise
-            return Sandbox.over(assembly, None, open=shared.lend, session=session.id, confirmation=confirmation)
-        sandbox = Sandbox.over(assembly, None, open=open_box, session=session.id, confirmation=confirmation)
+            who = replace(who, sandbox_id=shared.who.sandbox_id, tool=tool)
+            return Sandbox.over(assembly, None, open=shared.lend, who=who, confirmation=confirmation)
+        who = replace(who, sandbox_id=os.urandom(8).hex(), tool=tool)
+        sandbox = Sandbox.over(assembly, None, open=open_box, who=who, confirmation=confirmation)
         session.boxes[pool] = sandbox
         return sandbox
 
@@ -336,14 +354,14 @@ class SandboxPool:
             raise InvalidConfig("the pool is not running", hint="await pool.start() first, or use `async with`")
         raise InvalidConfig(f"the pool keeps no boxes for {tool!r}", hint=f"one of {', '.join(self._pools)}")
 
-    def _hand_out(self, warm: Warm, tool: str, confirmation: ConfirmationService | None, session: str) -> Sandbox:
+    def _hand_out(self, warm: Warm, tool: str, confirmation: ConfirmationService | None, who: Who) -> Sandbox:
         blueprint = self._blueprints[tool]
         assembly = Assembly(blueprint.engine, blueprint.journal, warm.grant, blueprint.config, (), blueprint.terms)
         sandbox = Sandbox.over(
             assembly,
             warm.box,
             open=partial(blueprint.engine.open, warm.grant),
-            session=session,
+            who=replace(who, sandbox_id=warm.id, tool=tool),
             confirmation=confirmation,
             origin=warm,
         )

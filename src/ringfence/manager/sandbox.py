@@ -14,10 +14,10 @@ from ringfence.approvals.base import ConfirmationService
 from ringfence.engines.base import Box, Process
 from ringfence.errors import InvalidConfig, RingfenceError
 from ringfence.languages.registry import find as find_language
-from ringfence.manager.assemble import Assembly, Judged, assemble
+from ringfence.manager.assemble import Assembly, Judged, assemble, warn_of
 from ringfence.manager.configuring import home_directory
 from ringfence.manager.granting import REQUIRED, Wish
-from ringfence.manager.pipeline import Judge, Pipeline, check_form
+from ringfence.manager.pipeline import Collect, Judge, Pipeline, check_form
 from ringfence.manager.policing import PolicyEngine
 from ringfence.policy import judging
 from ringfence.policy.decide import decide
@@ -28,6 +28,7 @@ from ringfence.values.limits import Limits
 from ringfence.values.outcome import Result, Usage
 from ringfence.values.request import OnOutput, Overflow, Request, Stream
 from ringfence.values.verdict import Reason, Verdict
+from ringfence.values.who import Who
 from ringfence.workspace.root import WorkspaceRoot
 
 StrPath = str | os.PathLike[str]
@@ -70,6 +71,7 @@ class Sandbox:
         confirmation: who is asked where the policy says so; without one, what would be asked is refused.
         python: the interpreter that runs Python code; the first one on PATH if not given.
         preload: modules that it imports before it is asked for anything.
+        agent_id, org_id: who the journal says asks for what runs.
 
     Raises:
         InvalidConfig, PathAccessDenied: what was asked for makes no sense or cannot be granted.
@@ -93,6 +95,8 @@ class Sandbox:
         confirmation: ConfirmationService | None = None,
         python: StrPath | None = None,
         preload: Sequence[str] = (),
+        agent_id: str | None = None,
+        org_id: str | None = None,
     ) -> None:
         wish = Wish(
             workspace=workspace,
@@ -106,21 +110,23 @@ class Sandbox:
             preload=tuple(preload),
         )
         judged = Judged(policy=policy, role=role, tool=tool)
-        self._set_up(assemble(wish, config_path=config, judged=judged), confirmation, os.urandom(8).hex())
+        name = os.urandom(8).hex()
+        who = Who(session_id=name, agent_id=agent_id, org_id=org_id, sandbox_id=name, tool=tool)
+        self._set_up(assemble(wish, config_path=config, judged=judged), confirmation, who)
 
-    def _set_up(self, assembly: Assembly, confirmation: ConfirmationService | None, session: str) -> None:
+    def _set_up(self, assembly: Assembly, confirmation: ConfirmationService | None, who: Who) -> None:
         self._assembly = assembly
         self._grant = assembly.grant
         self._open: Open = partial(assembly.engine.open, assembly.grant)
         self._journal_is_shared = False
-        judge = Judge(terms=assembly.terms, confirmation=confirmation, session=session, home=home_directory(os.environ))
+        judge = Judge(terms=assembly.terms, confirmation=confirmation, who=who, home=home_directory(os.environ))
         self._pipeline = Pipeline(self._grant, assembly.journal, self._acquire, judge)
         self._box: Box | None = None
         self._opening = asyncio.Lock()
         self._closed = False
         self._used = time.monotonic()
-        self.session = session
-        """What the journal calls it."""
+        self.who = who
+        """What the journal says about whose it is."""
         self.origin: object = None
         """The pool's own record of it, if it came from one."""
 
@@ -131,7 +137,7 @@ class Sandbox:
         box: Box | None,
         *,
         open: Open,
-        session: str,
+        who: Who,
         confirmation: ConfirmationService | None = None,
         origin: object = None,
     ) -> Self:
@@ -141,7 +147,7 @@ class Sandbox:
             open: how a new one is made if this one is lost.
         """
         sandbox = cls.__new__(cls)
-        sandbox._set_up(assembly, confirmation, session)
+        sandbox._set_up(assembly, confirmation, who)
         sandbox._open = open
         sandbox._box = box
         sandbox._journal_is_shared = True
@@ -157,6 +163,7 @@ class Sandbox:
     async def __aenter__(self) -> Self:
         try:
             self._assembly.journal.recover()
+            warn_of(self._assembly.journal.take_notes())
             await self._acquire()
         except BaseException:
             await self.close()
@@ -214,12 +221,14 @@ class Sandbox:
         overflow: Overflow = Overflow.STOP,
         on_output: OnOutput | None = None,
         context: str | None = None,
+        collect: Collect | None = None,
     ) -> Result:
         """Run a command line with the shell.
 
         What it leaves running is ended with it. Files in the workspace, in HOME and in /tmp stay for the next command.
         With `context`, a shell of that name runs it that keeps its directory, variables and functions from call to
-        call; it takes neither `cwd` nor `env` nor `stdin`, which it has of its own.
+        call; it takes neither `cwd` nor `env` nor `stdin`, which it has of its own. `collect` may add to the result
+        which files were written, before it is recorded.
 
         Raises:
             CommandNotAllowed, PathAccessDenied, InvalidConfig: the request makes no sense.
@@ -230,7 +239,7 @@ class Sandbox:
         if context is not None and any(given is not None for given in (cwd, env, stdin)):
             raise InvalidConfig("a shell that keeps its state takes no cwd, env or stdin", hint="cd and export in it")
         request = _request(command, None, cwd, env, stdin, timeout, overflow, on_output)
-        return await self._pipeline.run(replace(request, context=context))
+        return await self._pipeline.run(replace(request, context=context), collect)
 
     async def exec(
         self,
@@ -278,6 +287,7 @@ class Sandbox:
         timeout: float | None = None,
         overflow: Overflow = Overflow.STOP,
         on_output: OnOutput | None = None,
+        collect: Collect | None = None,
     ) -> Result:
         """Run a piece of code in one of the languages of the registry. Only Python keeps a state.
 
@@ -288,8 +298,10 @@ class Sandbox:
         name = find_language(language).name
         request = _request(None, None, None, None, stdin, timeout, overflow, on_output)
         if name == "bash":
-            return await self._pipeline.run(replace(request, command=code, language=name, context=context))
-        return await self._pipeline.run(replace(request, code=code, language=name, context=context))
+            request = replace(request, command=code, language=name, context=context)
+        else:
+            request = replace(request, code=code, language=name, context=context)
+        return await self._pipeline.run(request, collect)
 
     async def start(
         self,
