@@ -147,6 +147,7 @@ class Journal:
             return 0
         count = 0
         try:
+            self._log.append(())  # half a record, which its writer may have left just now, must not count as one
             for begin, opened in still_open(os.pread(descriptor, os.fstat(descriptor).st_size, 0)):
                 if not self._is_recorded(opened):
                     self._log.append((join(opened, encode(interrupted() | {"ended_at": None})),))
