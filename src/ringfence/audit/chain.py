@@ -42,8 +42,8 @@ class Link:
     hash: str
 
 
-def encode(fields: dict[str, Any]) -> str:
-    """A record's fields, as they stand in its line; not empty."""
+def encode(fields: Any) -> str:
+    """A record's fields, or the value of one, as they stand in its line."""
     return _ENCODER.encode(fields)
 
 

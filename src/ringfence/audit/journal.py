@@ -8,6 +8,7 @@ A record that cannot be appended, on a full disk say, stays pending. It is tried
 and at the end; until then nothing runs.
 """
 
+import json
 import mmap
 import os
 from contextlib import suppress
@@ -26,6 +27,8 @@ from ringfence.errors import PermissionDenied
 from ringfence.policy.audit_settings import AuditSettings, Fsync
 
 _PENDING = "pending"
+_CLOCK_SECONDS = 2.0
+"""By how much the time of a file may be behind that of a record."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,13 +164,15 @@ class Journal:
         return count
 
     def _is_recorded(self, opened: str) -> bool:
-        """Whether its writer died after it had appended the record. Looks through the last two files."""
-        begin = opened.find(',"run":"')
-        mark = opened[begin : opened.find('"', begin + 8) + 1].encode("ascii")
-        if begin < 0:
-            return False
-        newest = [path for _, path in sorted(rotated(self.path.parent).items())[-1:]]
-        return any(_holds(path, mark) for path in (self.path, *newest))
+        """Whether its writer died after it had appended the record: looks through all that was written since then."""
+        fields = json.loads(opened)
+        mark = f',"run":{encode(fields.get("run"))},'.encode("ascii")
+        since = str(fields.get("timestamp"))
+        for path in (self.path, *rotated(self.path.parent).values()):
+            with suppress(OSError):
+                if rfc3339(path.stat().st_mtime + _CLOCK_SECONDS) >= since and _holds(path, mark):
+                    return True
+        return False
 
 
 def _holds(path: Path, mark: bytes) -> bool:

@@ -9,6 +9,7 @@ what is open in it.
 """
 
 import fcntl
+import json
 import os
 import zlib
 from contextlib import suppress
@@ -78,13 +79,16 @@ class Pending:
         return begin
 
     def _make(self) -> int:
-        try:
-            descriptor = os.open(self.path, _NEW, 0o600)
-        except FileNotFoundError:
-            self.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-            descriptor = os.open(self.path, _NEW, 0o600)
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        return descriptor
+        while True:
+            try:
+                descriptor = os.open(self.path, _NEW, 0o600)
+            except FileNotFoundError:
+                self.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+                continue
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            if os.fstat(descriptor).st_nlink:
+                return descriptor
+            os.close(descriptor)  # somebody took it for a dead writer's before we had it locked
 
 
 def take_over(path: Path) -> int | None:
@@ -110,6 +114,8 @@ def still_open(data: bytes) -> list[tuple[int, str]]:
     for line in data.split(b"\n"):
         check, _, text = line.partition(b" ")
         if text[:1] == b"{" and text.isascii() and check == b"%08x" % zlib.crc32(text):
-            found.append((begin, text.decode("ascii")))
+            with suppress(ValueError):
+                json.loads(text)
+                found.append((begin, text.decode("ascii")))
         begin += len(line) + 1
     return found

@@ -23,8 +23,6 @@ _VOTES_MAX: Final = 20
 _VIOLATIONS_MAX: Final = 20
 _FILES_MAX: Final = 100
 """Names of files that a record keeps; how many there were is beside them."""
-_SHORT: Final = 512
-"""Characters of a text that explains, such as a vote."""
 _MEGABYTE: Final = 1024 * 1024
 
 _OBSERVED: Final = (
@@ -54,15 +52,13 @@ def opened(request: Request, decision: Decision, cwd: Path, who: Who, redact: Re
         "language": _language(request),
         "code_hash": code_hash(shown),
         "command": redact.text(shown),
-        "cwd": redact.text(os.fspath(cwd)),
-        "workspace": redact.text(os.fspath(decision.grant.workspace)),
-        "verdict": decision.verdict.name.lower(),
-        "rule": redact.text(reason.place, _SHORT),
-        "why": redact.text(reason.why, _SHORT),
+        "cwd": redact.name(os.fspath(cwd)),
+        "workspace": redact.name(os.fspath(decision.grant.workspace)),
+        "verdict": reason.verdict.name.lower(),
+        "rule": redact.name(reason.place),
+        "why": redact.name(reason.why),
         "votes": [
-            redact.text(str(vote), _SHORT)
-            for vote in decision.reasons[: _VOTES_MAX * 10]
-            if vote.verdict is not Verdict.ALLOW
+            redact.name(str(vote)) for vote in decision.reasons[: _VOTES_MAX * 10] if vote.verdict is not Verdict.ALLOW
         ][:_VOTES_MAX],
         "pid": os.getpid(),
         "ringfence_version": _version(),
@@ -81,16 +77,16 @@ def ended(result: Result, redact: Redactor, *, files_collected: bool) -> dict[st
     not_observed: dict[str, str] = {}
     fields: dict[str, Any] = {
         "result": outcome(result.ending),
-        "ending": redact.text(str(result.ending)),
+        "ending": redact.name(str(result.ending)),
         "exit_code": result.exit_code,
         "error": _error(result, redact),
         **_measured(usage, not_observed, ran=not isinstance(result.ending, Refused)),
-        **_touched(result, not_observed, files_collected=files_collected),
+        **_touched(result, redact, not_observed, files_collected=files_collected),
         "stdout_bytes": len(result.stdout_bytes) + result.stdout_dropped,
         "stderr_bytes": len(result.stderr_bytes) + result.stderr_dropped,
         "wall": wall.name if wall is not None else None,
         "limits_by": list(wall.limits_by) if wall is not None else [],
-        "violations": [redact.text(str(found), _SHORT) for found in result.violations[:_VIOLATIONS_MAX]],
+        "violations": [redact.name(str(found)) for found in result.violations[:_VIOLATIONS_MAX]],
     }
     if result.audit is not None:
         fields["wrapped"] = _wrapped(result.audit.command, redact)
@@ -174,14 +170,16 @@ def _measured(usage: Usage, not_observed: dict[str, str], *, ran: bool) -> dict[
     }
 
 
-def _touched(result: Result, not_observed: dict[str, str], *, files_collected: bool) -> dict[str, Any]:
+def _touched(
+    result: Result, redact: Redactor, not_observed: dict[str, str], *, files_collected: bool
+) -> dict[str, Any]:
     """Files and network: nothing, if it did not run."""
     if isinstance(result.ending, Refused):
         return {"network_bytes_sent": 0, "network_bytes_recv": 0, "files_read": [], "files_written": []}
     fields: dict[str, Any] = {"files_read": None, "files_written": None}
     not_observed["files_read"] = _NO_SUPERVISOR
     if files_collected:
-        fields["files_written"] = [f"/workspace/{file.path}"[:_SHORT] for file in result.files[:_FILES_MAX]]
+        fields["files_written"] = [redact.name(f"/workspace/{file.path}") for file in result.files[:_FILES_MAX]]
         fields["files_written_count"] = len(result.files)
     else:
         not_observed["files_written"] = _NOT_COLLECTED

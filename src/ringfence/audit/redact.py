@@ -19,6 +19,8 @@ from typing import Final
 
 TEXT_MAX: Final = 4096
 """Characters of one text that a record keeps."""
+NAME_MAX: Final = 512
+"""Characters of a text that explains, such as a rule."""
 _WINDOW: Final = 2 * TEXT_MAX
 """How much is looked at: what is taken out makes room for more."""
 _VALUE_MIN: Final = 6
@@ -135,7 +137,7 @@ SHAPES: Final = (
     _shape(
         "authorization",
         "authorization bearer",
-        r"""(?i:(?P<keep>authorization["']?\s{0,4}[:=]\s{0,4}["']?(?:(?:bearer|basic|token|digest|negotiate)\s{1,4})?"""
+        r"""(?i:(?P<keep>authorization["']?\s{0,4}[:=]\s{0,4}["']?(?:(?:bearer|basic|token|digest|negotiate)\s{1,4})?+"""
         r"""|(?<!\w)bearer\s{1,4}(?=[^\s'"]{16}))(?![$<{%])[A-Za-z0-9._~+/=:\-]{4,4096})""",
         "HTTP headers, as given to curl and to libraries",
     ),
@@ -165,7 +167,7 @@ SHAPES: Final = (
     ),
     _shape(
         "secret",
-        "--",
+        "pass pwd secret token key credential",
         rf"""(?i:(?P<keep>(?<![\w-])--(?:[a-z]{{1,16}}-){{0,2}}{_NAME}[ ]{{1,4}}["']?)(?!-){_VALUE})""",
         "an option with its value as the next word",
     ),
@@ -190,7 +192,7 @@ _GROUPS: Final = tuple(
 """Shapes by what is looked for first, so that it is looked for once."""
 
 _SECRET_NAME: Final = re.compile(
-    r"(?i)(?:pass(?:word|wd|phrase)?|pwd|secret|token|credential|private|api_?key|access_?key|auth|cookie|session_?key"
+    r"(?i)(?:(?:^|_)pass|password|passwd|passphrase|pwd|secret|token|credential|private|api_?key|access_?key|auth|cookie|session_?key"
     r"|_key|_dsn|_pat)(?:s|_\w*)?$|^(?:key|pat)$"
 )
 """Variables whose value is not for the journal, by their name."""
@@ -223,6 +225,11 @@ class Redactor:
         made = Redactor((), (*((name, value) for value, name in self._values), *more))
         made._patterns = self._patterns
         return made
+
+    @lru_cache(maxsize=1024)  # noqa: B019  a redactor lives as long as its sandbox, and the cache is bounded
+    def name(self, text: str) -> str:
+        """The same for a text that comes again and again: a path, a rule, a reason."""
+        return self.text(text, NAME_MAX)
 
     def text(self, text: str, length: int = TEXT_MAX) -> str:
         """The text without secrets, and at most so long."""

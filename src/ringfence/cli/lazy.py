@@ -12,6 +12,7 @@ COMMANDS: dict[str, str] = {
     "check": "Say what would be decided about a command, without running it.",
     "policy": "Check, explain or start a policy file.",
     "pool": "Show the pools of boxes that processes of yours keep ready.",
+    "audit": "Read, search and verify the journal of what was run.",
     "doctor": "Say what this machine can guarantee, what is missing, and how to get it.",
 }
 """Each is `ringfence.cli.commands.NAME`, with a function or a group of that name; a test compares the texts."""

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.req("B9")
 
 def records(state: Path) -> list[dict[str, Any]]:
     found = []
-    for path in sorted(state.glob("journal-*.jsonl")) + [state / "journal.jsonl"]:
+    for path in (*sorted(state.glob("journal-*.jsonl")), state / "journal.jsonl"):
         found += [json.loads(line) for line in path.read_bytes().splitlines()]
     return found
 
@@ -41,7 +41,7 @@ def test_writers_that_are_killed_at_random_points_lose_nothing_that_was_said_to_
         for name in "ab":
             reader, writer = os.pipe()
 
-            def work(name: str = name, writer: int = writer) -> None:
+            def work(death: int = death, name: str = name, writer: int = writer) -> None:
                 journal = Journal(state, settings)
                 journal.recover()
                 number = 0

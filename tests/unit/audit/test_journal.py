@@ -1,5 +1,6 @@
 """The journal: open before, closed after, one line each, whatever dies in between and whatever a record holds."""
 
+import fcntl
 import json
 import os
 from pathlib import Path
@@ -173,6 +174,27 @@ def test_a_torn_or_foreign_pending_file_is_no_fault(tmp_path: Path, left: bytes)
     journal.close()
 
     assert lines(tmp_path)[-1]["run"] == "r1"
+
+
+def test_a_pending_file_that_was_taken_for_a_dead_writers_is_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between making it and locking it, another process may find it unlocked."""
+    journal, other = Journal(tmp_path), Journal(tmp_path)
+    lock, times = fcntl.flock, iter([lambda: other.recover()])
+
+    def late(descriptor: int, how: int) -> None:
+        if how == fcntl.LOCK_EX:
+            next(times, lambda: None)()
+        lock(descriptor, how)
+
+    monkeypatch.setattr(fcntl, "flock", late)
+    entry = journal.open("r1", {})
+
+    assert [record["run"] for record in pending(tmp_path)] == ["r1"]
+    entry.close({})
+    journal.close()
+    other.close()
 
 
 def test_recovery_follows_no_link(tmp_path: Path) -> None:
