@@ -27,6 +27,7 @@ lint: setup ## style, types and layers
 bench: setup ## measure what the walls cost
 	@$(PYTHON) -m benchmarks
 	@$(PYTHON) -m benchmarks.decisions
+	@$(PYTHON) -m benchmarks.audit
 
 lock: ## renew the pinned versions of dependencies (needs uv)
 	@uv lock --upgrade

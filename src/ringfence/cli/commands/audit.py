@@ -122,7 +122,7 @@ def tail(
         time.sleep(_POLL_SECONDS)
         fresh = _after(directory, wanted, last)
         for record in fresh:
-            print(json.dumps(record) if as_json else _line(record), flush=True)
+            typer.echo(json.dumps(record) if as_json else _line(record))
         last = fresh[-1].get("seq") if fresh else last
 
 
@@ -157,7 +157,7 @@ def show(
     with _index(_directory(where)) as index:
         found = index.show(name)
     for record in found:
-        print(json.dumps(record) if as_json else _page(record))
+        typer.echo(json.dumps(record) if as_json else _page(record))
     if not found:
         note(f"there is no record of {name}")
     raise Finished(0 if found else NOTHING_CODE)
@@ -402,10 +402,10 @@ def _page(record: dict[str, Any]) -> str:
 
 def _say(report: Report) -> None:
     if report.fault is not None:
-        print(typer.style("not whole", fg="red", bold=True) + f": {visible(str(report.fault))}")
+        typer.echo(typer.style("not whole", fg="red", bold=True) + f": {visible(str(report.fault))}")
         print(f"{report.records} records before that are as they were written")
     else:
-        print(typer.style("whole", fg="green", bold=True) + f": {report.records} records in {report.files} files")
+        typer.echo(typer.style("whole", fg="green", bold=True) + f": {report.records} records in {report.files} files")
         print(f"last: {report.last_seq}:{report.last_hash}")
         if report.signed_seq:
             print(f"signed: up to record {report.signed_seq}, by {report.checkpoints} checkpoints")
