@@ -28,8 +28,8 @@ from ringfence.values.verdict import Decision, Reason, Verdict
 from ringfence.values.who import Who
 
 RECORDS = 1_000_000
-ROUNDS = 300
-BATCH = 100
+ROUNDS = 3000
+BATCH = 10
 GOAL_CALL_MICROSECONDS = 40
 GOAL_RECORDS = 20_000
 GOAL_VERIFY_SECONDS = 15
@@ -50,13 +50,13 @@ WHO = Who(session_id="session_123", agent_id="agent_456", org_id="org_789", sand
 
 
 def least(work: Callable[[int], None]) -> float:
-    """CPU microseconds of one call: of the best of many short rounds, since others use the machine too."""
+    """Microseconds of one call: of the best of many short rounds, since others use the machine too."""
     best = float("inf")
     for number in range(ROUNDS):
-        begin = time.process_time_ns()
+        begin = time.perf_counter_ns()
         for call in range(BATCH):
             work(number * BATCH + call)
-        best = min(best, (time.process_time_ns() - begin) / BATCH)
+        best = min(best, (time.perf_counter_ns() - begin) / BATCH)
     return best / 1000
 
 
@@ -105,7 +105,7 @@ def main(count: int = RECORDS) -> bool:
             list(index.find(Filter(text="maxfail", session_id="session_123"), limit=20))
             asked = time.perf_counter() - begin
     table = Table("what", "measured", "goal", title=f"The journal, {count:,} records, {size / 1e6:,.0f} MB")
-    table.add_row("open and close, CPU", f"{call:.1f} us", f"{GOAL_CALL_MICROSECONDS} us")
+    table.add_row("open and close a record", f"{call:.1f} us", f"{GOAL_CALL_MICROSECONDS} us")
     table.add_row("records a second, chained", f"{rate:,.0f}", f"{GOAL_RECORDS:,}")
     table.add_row("verify", f"{seconds:.1f} s", f"{GOAL_VERIFY_SECONDS * count / RECORDS:.1f} s")
     table.add_row("index, from nothing", f"{made:.1f} s", "")

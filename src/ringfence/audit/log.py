@@ -42,7 +42,7 @@ _TORN_MAX: Final = 16 * 1024 * 1024
 _FREE_MIN: Final = 64 * 1024
 """Bytes free on the disk below which nothing is begun: what is begun has to be closed."""
 _LOOK_SECONDS: Final = 0.05
-"""How old what we know of the disk may be."""
+"""How old what we know of the disk, and of the names of our files, may be."""
 _OPEN_HEAD = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
 _OPEN = _OPEN_HEAD | os.O_APPEND
 
@@ -65,7 +65,7 @@ class Log:
         self._raw = b""
         self._head = Head()
         self._synced = time.monotonic()
-        self._looked = -math.inf
+        self._looked = self._named = -math.inf
 
     def check_writable(self) -> None:
         """Open the files, and see that there is room; it is better to know before something runs.
@@ -164,6 +164,7 @@ class Log:
         """
         if self._owner != os.getpid():
             self._owner = os.getpid()
+            self._named = -math.inf
             self.close()  # a lock is shared with the process that we were forked from, and would keep nobody out
         if self._head_file < 0:
             self._head_file = _open(self.directory / HEAD_FILE, _OPEN_HEAD)
@@ -179,14 +180,21 @@ class Log:
                 time.sleep(pause)
                 pause = min(pause * 1.5, 0.005)
                 continue
-            if os.fstat(self._head_file).st_nlink:
+            if self._names_are_known() or os.fstat(self._head_file).st_nlink:
                 return
             os.close(self._head_file)  # somebody has removed it: the others lock another one
             self._head_file = _open(self.directory / HEAD_FILE, _OPEN_HEAD)
 
+    def _names_are_known(self) -> bool:
+        """Whether we saw a moment ago that our files still have their names: only somebody else takes them away."""
+        return time.monotonic() - self._named < _LOOK_SECONDS
+
     def _caught_up(self) -> Head:
         """The head, when the log is as it says; otherwise what comes of mending it."""
         raw = os.pread(self._head_file, HEAD_BYTES, 0)
+        is_ours = raw == self._raw and self._lines >= 0 and self._names_are_known()
+        if is_ours and os.lseek(self._lines, 0, os.SEEK_END) == self._head.size:
+            return self._head
         if raw != self._raw or not raw:
             head = Head.decode(raw)
             if head is None:
@@ -201,6 +209,7 @@ class Log:
             return self._other_log(head, info.st_size)
         if self._lines < 0 or self._lines_inode != info.st_ino:
             self._open_lines()
+        self._named = time.monotonic()
         if info.st_size > head.size:
             return self._longer(head, info.st_size)
         if info.st_size < head.size:

@@ -55,8 +55,10 @@ class Pending:
         """Close an entry."""
         slot = self._slots.pop(run, None)
         if slot is not None:
-            with suppress(OSError):
+            try:  # noqa: SIM105  this is run for every record, and `suppress` takes as long as the write
                 os.pwrite(self._descriptor, _CLOSED, slot[0])
+            except OSError:
+                pass  # it is found again by its id if we die
 
     def close(self) -> None:
         """Let the file go; with nothing open in it, it is removed, else it is left to be found."""
