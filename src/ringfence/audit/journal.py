@@ -1,53 +1,75 @@
-"""The journal: one JSON line for each execution, opened before the run and closed after it.
+"""The journal: one record for each execution, opened before the run and closed after it.
 
 Opening an entry puts the decision on disk, into a pending file that the writer holds locked; if that cannot be written,
-nothing runs. Closing it appends one complete line to the journal. A writer that died (or whose machine did) leaves its
-pending file unlocked; whoever looks next appends what was open in it as `interrupted`.
+nothing runs. Closing it appends one complete record to the chained log. A writer that died (or whose machine did)
+leaves its pending file unlocked; whoever looks next appends what was open in it as `interrupted`.
+
+A record that cannot be appended, on a full disk say, stays pending. It is tried again before anything else is opened,
+and at the end; until then nothing runs.
 """
 
-import fcntl
 import json
+import mmap
 import os
-import time
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ringfence.audit.chain import EXECUTION, encode, join
+from ringfence.audit.clock import rfc3339
+from ringfence.audit.files import rotated
+from ringfence.audit.log import Log
+from ringfence.audit.pending import Pending, still_open, take_over
+from ringfence.audit.record import interrupted
+from ringfence.audit.signing import Signer
 from ringfence.errors import PermissionDenied
+from ringfence.policy.audit_settings import AuditSettings, Fsync
 
-_LINES = "journal.jsonl"
 _PENDING = "pending"
-_NEW = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+_CLOCK_SECONDS = 2.0
+"""By how much the time of a file may be behind that of a record."""
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Entry:
     """One execution's record while it runs."""
 
     journal: "Journal"
-    opened: dict[str, Any]
+    run: str
+    opened: str
+    """Its fields so far, encoded."""
 
     def close(self, ended: dict[str, Any]) -> None:
-        """Append the line.
+        """Append the record. `ended` names no field that is there already.
 
         Raises:
             PermissionDenied: it cannot be written.
         """
-        self.journal.close_entry(self.opened, ended)
+        self.journal.close_entry(self, ended)
 
 
 class Journal:
-    """One writer's hold on the journal in a directory; close it."""
+    """One writer's hold on the journal in a directory; close it.
 
-    def __init__(self, directory: Path) -> None:
-        self.path = directory / _LINES
-        self.pending = directory / _PENDING
-        self._lines = -1
-        self._own = -1
-        self._own_path = self.pending / f"{os.getpid()}-{os.urandom(4).hex()}"
-        self._open: set[str] = set()
+    Raises:
+        InvalidConfig: the key that is to sign it cannot be used.
+    """
+
+    def __init__(self, directory: Path, settings: AuditSettings | None = None) -> None:
+        self.settings = settings or AuditSettings()
+        signer = Signer(self.settings.key) if self.settings.key is not None else None
+        self._log = Log(directory, self.settings, signer)
+        self._pending = Pending(directory / _PENDING)
+        self._unwritten: dict[str, str] = {}
+        """Whole records that could not be appended yet, by run."""
         self._closing = False
+        self._owner = os.getpid()
+
+    @property
+    def path(self) -> Path:
+        """The file that is written."""
+        return self._log.path
 
     def open(self, run_id: str, what: dict[str, Any]) -> Entry:
         """Put the decision on disk.
@@ -55,127 +77,111 @@ class Journal:
         Raises:
             PermissionDenied: it cannot be written, so nothing may run.
         """
-        opened = {"run": run_id, "at": time.time(), "pid": os.getpid()} | what
+        if self._owner != os.getpid():  # what is pending belongs to the process that we were forked from
+            self._owner = os.getpid()
+            self._pending, self._unwritten = Pending(self._pending.directory), {}
+        opened = {"event_type": EXECUTION, "timestamp": rfc3339(), "run": run_id} | what
+        text = encode(opened)
         try:
-            if self._own < 0:
-                self._own = self._make_own()
-            os.write(self._own, _encode(opened))
+            if self._unwritten:
+                self._catch_up()
+            self._log.check_writable()
+            self._pending.put(run_id, text, durable=self.settings.fsync is Fsync.EACH)
         except OSError as fault:
-            raise _unwritable(self.pending, fault) from fault
-        self._lines_file()  # the line itself must be writable too, and it is better to know before the run
-        self._open.add(run_id)
-        return Entry(self, opened)
+            raise _unwritable(self.path, fault) from fault
+        return Entry(self, run_id, text)
 
-    def close_entry(self, opened: dict[str, Any], ended: dict[str, Any]) -> None:
+    def close_entry(self, entry: Entry, ended: dict[str, Any]) -> None:
         """See `Entry.close`."""
-        self._append(opened | ended)
-        self._open.discard(opened["run"])
-        with suppress(OSError):
-            if self._open:
-                os.write(self._own, _encode({"run": opened["run"], "closed": True}))
-            else:
-                os.ftruncate(self._own, 0)
-        if self._closing:
-            self.close()
+        record = join(entry.opened, encode(ended | {"ended_at": rfc3339()}))
+        try:
+            self._log.append((record,))
+        except OSError as fault:
+            self._unwritten[entry.run] = record
+            raise _unwritable(self.path, fault) from fault
+        finally:
+            if entry.run not in self._unwritten:
+                self._pending.strike(entry.run)
+            if self._closing:
+                self.close()
 
     def prepare(self) -> None:
         """Make the directory, so that a box whose workspace it lies in can hide it; `open` complains if it is not."""
         with suppress(OSError):
-            self.pending.mkdir(parents=True, exist_ok=True, mode=0o700)
+            self._pending.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
 
     def recover(self) -> int:
-        """Close what dead writers left open; returns how many entries."""
+        """Mend what a crash left in the log, and close what dead writers left open; returns how many entries."""
         count = 0
         with suppress(OSError):
-            for path in list(self.pending.iterdir()):
-                if path != self._own_path:
+            if self.path.exists():
+                self._log.append(())
+            for path in list(self._pending.directory.iterdir()):
+                if path != self._pending.path:
                     count += self._recover(path)
         return count
+
+    def take_notes(self) -> tuple[str, ...]:
+        """What had to be mended since the last time, for whoever wants to say it."""
+        notes = tuple(self._log.notes)
+        self._log.notes.clear()
+        return notes
 
     def close(self) -> None:
         """Let the files go; waits for the last open entry, which its run closes a moment later."""
         self._closing = True
-        if self._open:
-            return
-        if self._own >= 0:
+        if self._unwritten:
             with suppress(OSError):
-                os.unlink(self._own_path)
-            os.close(self._own)
-            self._own = -1
-        if self._lines >= 0:
-            os.close(self._lines)
-            self._lines = -1
+                self._catch_up()
+        if len(self._pending) > len(self._unwritten):
+            return
+        self._pending.close()
+        self._log.close()
+
+    def _catch_up(self) -> None:
+        for run, record in tuple(self._unwritten.items()):
+            self._log.append((record,))
+            del self._unwritten[run]
+            self._pending.strike(run)
 
     def _recover(self, path: Path) -> int:
-        try:
-            descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-        except OSError:
+        descriptor = take_over(path)
+        if descriptor is None:
             return 0
+        count = 0
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            left = _still_open(os.read(descriptor, os.fstat(descriptor).st_size))
-            for record in left:
-                self._append(record | {"ending": "interrupted"})
+            self._log.append(())  # half a record, which its writer may have left just now, must not count as one
+            for begin, opened in still_open(os.pread(descriptor, os.fstat(descriptor).st_size, 0)):
+                if not self._is_recorded(opened):
+                    self._log.append((join(opened, encode(interrupted() | {"ended_at": None})),))
+                    count += 1
+                os.pwrite(descriptor, b"#", begin)
             os.unlink(path)
         except OSError:
-            return 0  # its writer lives, or another process was faster
+            return count  # the next one goes on with it
         finally:
             os.close(descriptor)
-        return len(left)
+        return count
 
-    def _make_own(self) -> int:
-        try:
-            descriptor = os.open(self._own_path, _NEW | os.O_EXCL, 0o600)
-        except FileNotFoundError:
-            self.pending.mkdir(parents=True, exist_ok=True, mode=0o700)
-            descriptor = os.open(self._own_path, _NEW | os.O_EXCL, 0o600)
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        return descriptor
-
-    def _append(self, record: dict[str, Any]) -> None:
-        try:
-            # One write to a file opened for appending: lines of several processes do not mix.
-            os.write(self._lines_file(), _encode(record))
-        except OSError as fault:
-            raise _unwritable(self.path, fault) from fault
-
-    def _lines_file(self) -> int:
-        """The journal's descriptor; opened anew if somebody has removed or rotated the file."""
-        if self._lines >= 0 and not self._is_ours():
-            os.close(self._lines)
-            self._lines = -1
-        if self._lines < 0:
-            try:
-                self._lines = os.open(self.path, _NEW, 0o600)
-            except OSError as fault:
-                raise _unwritable(self.path, fault) from fault
-        return self._lines
-
-    def _is_ours(self) -> bool:
-        """Whether the file that we have open still is the one of that name."""
-        try:
-            return os.path.samestat(os.fstat(self._lines), os.lstat(self.path))
-        except OSError:
-            return False
+    def _is_recorded(self, opened: str) -> bool:
+        """Whether its writer died after it had appended the record: looks through all that was written since then."""
+        fields = json.loads(opened)
+        mark = f',"run":{encode(fields.get("run"))},'.encode("ascii")
+        since = str(fields.get("timestamp"))
+        for path in (self.path, *rotated(self.path.parent).values()):
+            with suppress(OSError):
+                if rfc3339(path.stat().st_mtime + _CLOCK_SECONDS) >= since and _holds(path, mark):
+                    return True
+        return False
 
 
-def _still_open(data: bytes) -> list[dict[str, Any]]:
-    """The records of a pending file that were opened and not closed; a torn last line was never acted upon."""
-    found: dict[str, dict[str, Any]] = {}
-    for line in data.splitlines():
-        with suppress(ValueError, KeyError, TypeError):
-            record = dict(json.loads(line))
-            if record.get("closed"):
-                found.pop(record["run"], None)
-            else:
-                found[record["run"]] = record
-    return list(found.values())
-
-
-def _encode(record: dict[str, Any]) -> bytes:
-    # ASCII keeps control characters and half characters of file names escaped: one record is one line, whatever it
-    # holds.
-    return json.dumps(record, ensure_ascii=True, separators=(",", ":")).encode() + b"\n"
+def _holds(path: Path, mark: bytes) -> bool:
+    """Whether a file holds a text. Quotes within a record's own texts are escaped, so that none can pretend to."""
+    try:
+        with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+            return data.find(mark) >= 0
+    except (OSError, ValueError):
+        return False  # not there, or empty
 
 
 def _unwritable(path: Path, fault: OSError) -> PermissionDenied:

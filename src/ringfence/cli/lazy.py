@@ -13,6 +13,7 @@ COMMANDS: dict[str, str] = {
     "policy": "Check, explain or start a policy file.",
     "pool": "Show the pools of boxes that processes of yours keep ready.",
     "violations": "Show what was refused: by type, by severity, and the last ones.",
+    "audit": "Read, search and verify the journal of what was run.",
     "doctor": "Say what this machine can guarantee, what is missing, and how to get it.",
 }
 """Each is `ringfence.cli.commands.NAME`, with a function or a group of that name; a test compares the texts."""

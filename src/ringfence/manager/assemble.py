@@ -2,7 +2,7 @@
 
 import os
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from ringfence.audit.journal import Journal
@@ -11,7 +11,7 @@ from ringfence.engines.base import Engine
 from ringfence.engines.native.engine import NativeEngine
 from ringfence.engines.subprocess.engine import BareEngine
 from ringfence.errors import InitializationFailed, InvalidConfig
-from ringfence.manager.configuring import home_directory, load_config, state_directory
+from ringfence.manager.configuring import home_directory, load_config, open_journal, state_directory
 from ringfence.manager.environment import kept
 from ringfence.manager.granting import Caller, Wish, make_grant
 from ringfence.manager.policing import PolicyEngine, organisation_policy, read_policy
@@ -94,6 +94,12 @@ def assemble(
     return assembly
 
 
+def warn_of(notes: Iterable[str]) -> None:
+    """Say what somebody should know, and what stops nothing."""
+    for note in notes:
+        warnings.warn(note, RingfenceWarning, stacklevel=3)
+
+
 def draw(
     wish: Wish,
     *,
@@ -116,7 +122,8 @@ def draw(
     sources = policy.sources if policy is not None else ()
     engine = _engine(config, settings, environ, home, terms)
     wish = _with_ro_binds(wish, settings)
-    return Blueprint(wish, config, settings, caller, engine, journal or Journal(caller.state), terms, tuple(sources))
+    journal = journal or open_journal(environ, home)
+    return Blueprint(wish, config, settings, caller, engine, journal, terms, tuple(sources))
 
 
 def bare_engine() -> Engine:

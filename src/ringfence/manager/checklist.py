@@ -40,6 +40,7 @@ from ringfence.pool.plan import PoolConfig
 from ringfence.values.limits import Limit, Limits, show_limit
 from ringfence.values.outcome import LimitHit, Refused, Result, TimedOut
 from ringfence.values.sizes import show_size
+from ringfence.values.who import Who
 
 _LIMITS: Final = Limits(memory_bytes=64 * 1024 * 1024, wall_seconds=20.0, cpu_seconds=20.0, processes=64)
 """Of the probe: small, so that hitting them takes little of the machine."""
@@ -198,7 +199,7 @@ async def _box(
 
     assembly = assemble(wish, judged=judged, environ=environ)
     open_box = partial(assembly.engine.open, assembly.grant)
-    reporting = Reporting(session=_CANARY, observers=(observe,))
+    reporting = Reporting(who=Who(session_id=_CANARY, sandbox_id=os.urandom(8).hex()), observers=(observe,))
     sandbox = Sandbox.over(assembly, None, open=open_box, reporting=reporting)
     try:
         yield sandbox

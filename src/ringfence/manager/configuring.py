@@ -4,7 +4,9 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
+from ringfence.audit.journal import Journal
 from ringfence.errors import InvalidConfig
+from ringfence.policy.audit_settings import read_audit_settings
 from ringfence.policy.config import SandboxConfig, config_location, defaults_because, parse_config, with_environment
 
 _SIZE_MAX = 1024 * 1024
@@ -41,6 +43,15 @@ def load_config(environ: Mapping[str, str], home: str, path: str | os.PathLike[s
 def state_directory(environ: Mapping[str, str], home: str) -> Path:
     """Where the journal lies."""
     return Path(environ.get("RINGFENCE_STATE_DIR") or os.path.join(home, ".ringfence", "state"))
+
+
+def open_journal(environ: Mapping[str, str], home: str) -> Journal:
+    """The journal, kept as the environment says; close it.
+
+    Raises:
+        InvalidConfig: what the environment says makes no sense, or the key that is to sign it cannot be used.
+    """
+    return Journal(state_directory(environ, home), read_audit_settings(environ))
 
 
 def home_directory(environ: Mapping[str, str]) -> str:

@@ -11,13 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ringfence.audit.events import Observer
-from ringfence.audit.journal import Journal
 from ringfence.audit.violations import ViolationStore
 from ringfence.engines.base import Box
 from ringfence.errors import CommandNotAllowed
 from ringfence.languages.registry import find as find_language
 from ringfence.manager.assemble import bare_engine
-from ringfence.manager.configuring import home_directory, state_directory
+from ringfence.manager.configuring import home_directory, open_journal
 from ringfence.manager.pipeline import Judge, Pipeline
 from ringfence.manager.reporting import Reporting
 from ringfence.manager.sandbox import Sandbox, StrPath
@@ -28,6 +27,7 @@ from ringfence.values.limits import Limits
 from ringfence.values.outcome import Result
 from ringfence.values.request import Request
 from ringfence.values.risk import Risk
+from ringfence.values.who import Who
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,17 +84,19 @@ class SubprocessExecutor:
         self,
         limits: Limits | None = None,
         *,
+        who: Who | None = None,
         observers: Sequence[Observer] = (),
         violations: ViolationStore | None = None,
     ) -> None:
         self._directory = tempfile.TemporaryDirectory(prefix="ringfence-bare-")
         self._grant = Grant(workspace=Path(os.path.realpath(self._directory.name)), limits=limits or Limits())
-        self._journal = Journal(state_directory(os.environ, home_directory(os.environ)))
+        self._journal = open_journal(os.environ, home_directory(os.environ))
         self._engine = bare_engine()
         self.violations = ViolationStore() if violations is None else violations
         """What was refused in it."""
-        reporting = Reporting(tool="code_run", violations=self.violations, observers=tuple(observers))
-        self._pipeline = Pipeline(self._grant, self._journal, self._open, Judge(), reporting)
+        who = who or Who(tool="code_run")
+        reporting = Reporting(who=who, violations=self.violations, observers=tuple(observers))
+        self._pipeline = Pipeline(self._grant, self._journal, self._open, Judge(who=who), reporting)
 
     async def _open(self) -> Box:
         return await self._engine.open(self._grant)

@@ -207,11 +207,14 @@ def _inside_roots(files: Iterable[str], roots: tuple[Path, ...]) -> Iterator[str
 def _denied_rows(rows: Iterable[str], ready: Iterable[str], caller: Caller) -> tuple[str, ...]:
     """The blacklist, expanded, and rows that are so already; a row that names a link also hides its target.
 
-    Our own state is always in it.
+    Our own state is always in it, and the key that signs it.
     """
     expanded = [expand(row, caller.environ, caller.home, glob=True) for row in rows]
     expanded += ready
     expanded.append(escape(os.path.realpath(caller.state)))
+    key = caller.environ.get("RINGFENCE_AUDIT_KEY", "").strip()
+    if key:
+        expanded.append(escape(os.path.realpath(key)))
     real = [
         escape(os.path.realpath(path)) for path in compiled(tuple(expanded)).literals if os.path.realpath(path) != path
     ]

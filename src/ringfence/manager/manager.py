@@ -30,6 +30,7 @@ from ringfence.values.execution import ExecutionRequest, ExecutionResult, Sandbo
 from ringfence.values.outcome import Result
 from ringfence.values.request import OnOutput
 from ringfence.values.risk import Route, SecurityMode
+from ringfence.values.who import Who
 
 
 class SandboxManager:
@@ -51,6 +52,7 @@ class SandboxManager:
         docker_url: a Docker engine; not there yet.
         observers: who is told what happens, for a pool of our own (docs/metrics.md).
         session_ttl_seconds, python, preload: as in `SandboxPool`, for a pool of our own.
+        agent_id, org_id: who the journal says asks for what runs.
     """
 
     def __init__(
@@ -70,6 +72,8 @@ class SandboxManager:
         python: StrPath | None = None,
         preload: tuple[str, ...] = (),
         observers: Sequence[Observer] = (),
+        agent_id: str | None = None,
+        org_id: str | None = None,
     ) -> None:
         if docker_url is not None:
             raise InvalidConfig("the Docker engine is not there yet", hint="leave docker_url out for the native wall")
@@ -81,6 +85,7 @@ class SandboxManager:
         self.session_id = session_id
         self.security_mode = SecurityMode(security_mode)
         self._confirmation = confirmation_service
+        self._who = Who(agent_id=agent_id, org_id=org_id) if agent_id is not None or org_id is not None else None
         self._owns_pool = given is None
         self._pool = given or SandboxPool(
             PoolConfig(min_instances=pool_size, max_instances=max_instances or max(10, 2 * pool_size)),
@@ -213,11 +218,11 @@ class SandboxManager:
             return await self._run_bare(request)
         tool = CODE_TOOL if request.code is not None else SHELL_TOOL
         if session_id is not None:
-            sandbox = await self._pool.acquire(session_id, tool, confirmation=self._confirmation)
+            sandbox = await self._pool.acquire(session_id, tool, confirmation=self._confirmation, who=self._who)
             async with self._pool.turn(session_id):  # files in, run, files out: one call after the other
                 result = await self._run_in(sandbox, request, is_fresh=False)
             return ExecutionResult(result, SandboxType.NATIVE, session_id)
-        sandbox = await self._pool.take(tool, confirmation=self._confirmation)
+        sandbox = await self._pool.take(tool, confirmation=self._confirmation, who=self._who)
         try:
             result = await self._run_in(sandbox, request, is_fresh=True)
         finally:
@@ -228,27 +233,31 @@ class SandboxManager:
         written = _write_files(sandbox, request.files) if request.files else {}
         wanted = is_fresh if request.collect is None else request.collect
         begin = collecting.now_ns() if wanted else 0
+
+        async def collect(result: Result) -> Result:
+            if is_fresh and not written and collecting.is_untouched(sandbox.workspace, begin):
+                return result
+            files = await asyncio.to_thread(collecting.collect, sandbox.workspace, begin, written)
+            return replace(result, files=files) if files else result
+
         if request.code is not None:
-            result = await sandbox.code(
+            return await sandbox.code(
                 request.language,
                 request.code,
                 context=request.context,
                 stdin=request.stdin,
                 timeout=request.timeout,
                 on_output=request.on_output,
+                collect=collect if wanted else None,
             )
-        else:
-            result = await sandbox.shell(
-                request.command or "",
-                context=request.context,
-                stdin=request.stdin,
-                timeout=request.timeout,
-                on_output=request.on_output,
-            )
-        if not wanted or (is_fresh and not written and collecting.is_untouched(sandbox.workspace, begin)):
-            return result
-        files = await asyncio.to_thread(collecting.collect, sandbox.workspace, begin, written)
-        return replace(result, files=files) if files else result
+        return await sandbox.shell(
+            request.command or "",
+            context=request.context,
+            stdin=request.stdin,
+            timeout=request.timeout,
+            on_output=request.on_output,
+            collect=collect if wanted else None,
+        )
 
     # --- without a wall -----------------------------------------------------------------------------------------------
 
@@ -262,7 +271,8 @@ class SandboxManager:
 
     async def _run_bare(self, request: ExecutionRequest) -> ExecutionResult:
         if self._bare is None:
-            self._bare = SubprocessExecutor(observers=self._pool.observers, violations=self._pool.violations)
+            who = replace(self._who or Who(), tool=CODE_TOOL)
+            self._bare = SubprocessExecutor(who=who, observers=self._pool.observers, violations=self._pool.violations)
         return await self._bare.execute(request)
 
     def __repr__(self) -> str:

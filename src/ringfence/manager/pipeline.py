@@ -8,18 +8,19 @@ after it, with the result; if it cannot be written, nothing runs.
 """
 
 import asyncio
-import hashlib
 import os
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from ringfence.approvals.ask import SessionMemory, ask
 from ringfence.approvals.base import Approval, ConfirmationService
 from ringfence.approvals.question import hash_request, make_question
+from ringfence.audit import record
 from ringfence.audit.journal import Entry, Journal
+from ringfence.audit.redact import Redactor
 from ringfence.engines.base import Box, Process
 from ringfence.errors import CommandNotAllowed, InvalidConfig, PathAccessDenied, RingfenceError, SpawnFailed
 from ringfence.languages.registry import find as find_language
@@ -35,15 +36,10 @@ from ringfence.values.grant import Grant
 from ringfence.values.outcome import Refused, Result
 from ringfence.values.request import Request
 from ringfence.values.verdict import Decision, Verdict
+from ringfence.values.who import Who
 
-_COMMAND_SHOWN = 4096
-"""Characters of a command that the journal keeps as text; its hash covers all of it."""
-
-_VOTES_KEPT = 20
-"""Votes that the journal keeps; a command of thousands of parts must not fill the disk."""
-
-_VIOLATIONS_KEPT = 100
-"""Violations that the journal keeps of one run; `violations_dropped` counts the rest."""
+Collect = Callable[[Result], Awaitable[Result]]
+"""Adds to a result, before it is recorded, which files the run has written."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +48,7 @@ class Judge:
 
     terms: Terms | None = None
     confirmation: ConfirmationService | None = None
-    session: str = ""
+    who: Who = field(default_factory=Who)
     home: str = ""
 
 
@@ -69,7 +65,9 @@ class Pipeline:
         self._journal = journal
         self._acquire = acquire
         self._judge = judge or Judge()
-        self._reporting = reporting or Reporting()
+        self._reporting = reporting or Reporting(who=self._judge.who)
+        self._redact = Redactor(journal.settings.redact, grant.env)
+        self._who = record.without_secrets(self._judge.who, self._redact)
         self._memory = SessionMemory()
         self.running = 0
         """Calls that are not over."""
@@ -77,16 +75,16 @@ class Pipeline:
         """When the last one was, by the monotonic clock."""
         self._watchers: set[asyncio.Task[None]] = set()
 
-    async def run(self, request: Request) -> Result:
+    async def run(self, request: Request, collect: Collect | None = None) -> Result:
         """Run one request, or say why not; see `_run`, which is the whole way."""
         self.running += 1
         try:
-            return await self._run(request)
+            return await self._run(request, collect)
         finally:
             self.running -= 1
             self.ended_at = time.monotonic()
 
-    async def _run(self, request: Request) -> Result:
+    async def _run(self, request: Request, collect: Collect | None) -> Result:
         """Run one request, or say why not.
 
         Raises:
@@ -100,21 +98,22 @@ class Pipeline:
         decision = decide(request, self._grant, place, self._judge.terms, language=request.language)
         if request.cwd is not None:
             request = replace(request, cwd=place.cwd)
-        entry = self._journal.open(run_id, _opened(request, decision, place))
+        redact = self._redact.knowing(request.env)
+        entry = self._journal.open(run_id, record.opened(request, decision, place.cwd, self._who, redact))
         watch = self._reporting.begin(run_id, request, decision)
+        approval = None
         try:
             approval = await self._approve(request, decision, watch)
             result = await self._execute(request, decision, approval)
-        except RingfenceError as fault:
-            watch.failed(fault.code)
-            entry.close({"ending": "fault", "code": fault.code, "message": fault.message})
-            raise
+            if collect is not None:
+                result = await collect(result)
         except BaseException as fault:
-            watch.failed(ABANDONED)
-            entry.close({"ending": "abandoned", "message": type(fault).__name__})
+            watch.failed(fault.code if isinstance(fault, RingfenceError) else ABANDONED)
+            entry.close(record.failed(fault, redact) | _approved(approval, redact))
             raise
         watch.ended(result)
-        entry.close(_ended(result) | _approved(approval))
+        ended = record.ended(result, redact, files_collected=collect is not None)
+        entry.close(ended | _approved(approval, redact))
         return replace(result, run_id=run_id)
 
     def place(self, request: Request) -> Place:
@@ -134,7 +133,7 @@ class Pipeline:
         question = make_question(
             request,
             decision,
-            session=self._judge.session,
+            session=self._judge.who.session_id or "",
             seconds=seconds,
             risk=assess(request.language or "bash", request.shown).risk,
             spans=tuple(reason.span for reason in decision.reasons if reason.verdict is Verdict.ASK and reason.span),
@@ -166,29 +165,26 @@ class Pipeline:
         place = self.place(request)
         decision = decide(request, self._grant, place, self._judge.terms)
         request = replace(request, cwd=place.cwd)
-        entry = self._journal.open(run_id, _opened(request, decision, place) | {"background": True})
+        redact = self._redact.knowing(request.env)
+        opened = record.opened(request, decision, place.cwd, self._who, redact)
+        entry = self._journal.open(run_id, opened | {"background": True})
         watch = self._reporting.begin(run_id, request, decision)
-        refusal: Result | None = None
+        approval = None
         try:
             approval = await self._approve(request, decision, watch)
             refusal = _refusal(request, decision, approval)
-            if refusal is not None:
-                refusal.check()
-            box = await self._acquire()
-            process = await box.start(request, terminal=terminal)
-        except RingfenceError as fault:
-            if refusal is not None:
-                watch.ended(refusal)
-                entry.close(_ended(refusal) | _approved(approval))
-            else:
-                watch.failed(fault.code)
-                entry.close({"ending": "fault", "code": fault.code, "message": fault.message})
-            raise
+            if refusal is None:
+                box = await self._acquire()
+                process = await box.start(request, terminal=terminal)
         except BaseException as fault:
-            watch.failed(ABANDONED)
-            entry.close({"ending": "abandoned", "message": type(fault).__name__})
+            watch.failed(fault.code if isinstance(fault, RingfenceError) else ABANDONED)
+            entry.close(record.failed(fault, redact) | _approved(approval, redact))
             raise
-        watcher = asyncio.get_running_loop().create_task(_record_end(process, entry, approval, watch))
+        if refusal is not None:
+            watch.ended(refusal)
+            entry.close(record.ended(refusal, redact, files_collected=False) | _approved(approval, redact))
+            refusal.check()
+        watcher = asyncio.get_running_loop().create_task(_record_end(process, entry, approval, redact, watch))
         self._watchers.add(watcher)
         watcher.add_done_callback(self._watchers.discard)
         return process
@@ -199,15 +195,18 @@ class Pipeline:
             await asyncio.wait(self._watchers)
 
 
-async def _record_end(process: Process, entry: Entry, approval: Approval | None, watch: Watch) -> None:
+async def _record_end(
+    process: Process, entry: Entry, approval: Approval | None, redact: Redactor, watch: Watch
+) -> None:
     try:
         result = await process.wait()
-        if result is not None:
-            watch.ended(result)
-        entry.close((_ended(result) if result is not None else {}) | _approved(approval))
+        assert result is not None, "without a timeout it waits for the end"
+        watch.ended(result)
+        ended = record.ended(result, redact, files_collected=False)
     except RingfenceError as fault:
         watch.failed(fault.code)
-        entry.close({"ending": "fault", "code": fault.code, "message": fault.message} | _approved(approval))
+        ended = record.failed(fault, redact)
+    entry.close(ended | _approved(approval, redact))
 
 
 def as_run_by(box: Box, request: Request) -> Request:
@@ -299,48 +298,14 @@ def _resolved_cwd(request: Request, grant: Grant) -> Path:
     return real
 
 
-def _opened(request: Request, decision: Decision, place: Place) -> dict[str, Any]:
-    shown = request.shown
-    return {
-        "command": shown[:_COMMAND_SHOWN],
-        "command_sha256": hashlib.sha256(os.fsencode(shown)).hexdigest(),
-        "language": request.language,
-        "cwd": os.fspath(place.cwd),
-        "workspace": os.fspath(decision.grant.workspace),
-        "verdict": decision.verdict.name.lower(),
-        "rule": decision.deciding.rule,
-        "why": decision.deciding.why,
-        "votes": [str(vote) for vote in decision.reasons if vote.verdict is not Verdict.ALLOW][:_VOTES_KEPT],
-    }
-
-
-def _approved(approval: Approval | None) -> dict[str, Any]:
+def _approved(approval: Approval | None, redact: Redactor) -> dict[str, Any]:
     if approval is None:
         return {}
-    return {
-        "approval": {
-            "granted": approval.granted,
-            "by": approval.by,
-            "how": approval.how,
-            "remembered": approval.remembered,
-            "request_hash": approval.request_hash,
-        }
+    said = {
+        "granted": approval.granted,
+        "by": redact.text(approval.by),
+        "how": redact.text(approval.how),
+        "remembered": approval.remembered,
+        "request_hash": approval.request_hash,
     }
-
-
-def _ended(result: Result) -> dict[str, Any]:
-    wall, usage = result.wall, result.usage
-    return {
-        "ending": str(result.ending),
-        "exit_code": result.exit_code,
-        "wall": wall.name if wall else None,
-        "limits_by": list(wall.limits_by) if wall else [],
-        "wall_seconds": round(usage.wall_seconds, 6),
-        "cpu_seconds": round(usage.cpu_seconds, 6),
-        "peak_memory_bytes": usage.peak_memory_bytes,
-        "stdout_bytes": len(result.stdout_bytes) + result.stdout_dropped,
-        "stderr_bytes": len(result.stderr_bytes) + result.stderr_dropped,
-        "error": str(result.error)[:_COMMAND_SHOWN] if result.error is not None else None,
-        "violations": [violation.as_record() for violation in result.violations[:_VIOLATIONS_KEPT]],
-        "violations_dropped": max(0, len(result.violations) - _VIOLATIONS_KEPT),
-    }
+    return {"approval": said}

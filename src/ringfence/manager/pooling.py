@@ -8,7 +8,7 @@ import asyncio
 import os
 import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -20,8 +20,8 @@ from ringfence.audit.journal import Journal
 from ringfence.audit.violations import ViolationStore
 from ringfence.engines.base import Box, Engine
 from ringfence.errors import Internal, InvalidConfig, PoolExhausted, RingfenceError
-from ringfence.manager.assemble import Assembly, Blueprint, Judged, draw
-from ringfence.manager.configuring import home_directory, state_directory
+from ringfence.manager.assemble import Assembly, Blueprint, Judged, draw, warn_of
+from ringfence.manager.configuring import home_directory, open_journal, state_directory
 from ringfence.manager.granting import REQUIRED, Wish
 from ringfence.manager.policing import PolicyEngine
 from ringfence.manager.pool_notice import PoolNotice
@@ -34,6 +34,7 @@ from ringfence.pool.state import PoolState
 from ringfence.values.grant import Explain, Grant
 from ringfence.values.guarantee import Guarantee
 from ringfence.values.limits import Limits
+from ringfence.values.who import Who
 
 CODE_TOOL = "code_run"
 SHELL_TOOL = "shell_exec"
@@ -50,6 +51,8 @@ class Warm:
     grant: Grant
     workspace: Path
     scratch: Scratch
+    id: str = field(default_factory=lambda: os.urandom(8).hex())
+    """What the journal calls it."""
     sandbox: Sandbox | None = None
     """Whom it was handed to."""
     is_over: bool = False
@@ -119,6 +122,7 @@ class SandboxPool:
         tools: the policy's tools that boxes are kept ready for.
         session_ttl_seconds: a session that nobody used for so long is released.
         observers: who is told what happens in the pool and its boxes: metrics, traces (docs/metrics.md).
+        agent_id, org_id: who the journal says asks, unless whoever takes a sandbox says otherwise.
         The others are those of `Sandbox`, for every box of the pool.
     """
 
@@ -139,6 +143,8 @@ class SandboxPool:
         explain: Explain = Explain.CHANGES,
         session_ttl_seconds: float = 900.0,
         observers: Sequence[Observer] = (),
+        agent_id: str | None = None,
+        org_id: str | None = None,
     ) -> None:
         if not session_ttl_seconds > 0:
             raise InvalidConfig(f"a session cannot live for {session_ttl_seconds!r} s", hint="give a time above zero")
@@ -156,6 +162,7 @@ class SandboxPool:
         self._judged = partial(Judged, policy=policy, role=role)
         self._sandbox_config = sandbox_config
         self._ttl = session_ttl_seconds
+        self._who = Who(agent_id=agent_id, org_id=org_id)
         self._id = os.urandom(8).hex()
         self.observers = tuple(observers)
         self.violations = ViolationStore()
@@ -193,8 +200,9 @@ class SandboxPool:
             if self._pools:
                 return
             home = home_directory(os.environ)
-            self._journal = Journal(state_directory(os.environ, home))
+            self._journal = open_journal(os.environ, home)
             self._journal.recover()
+            warn_of(self._journal.take_notes())
             self._journal.prepare()
             try:
                 self._scratch = Scratch(scratch_directory(os.environ, home))
@@ -265,7 +273,9 @@ class SandboxPool:
 
     # --- handing out --------------------------------------------------------------------------------------------------
 
-    async def take(self, tool: str = CODE_TOOL, *, confirmation: ConfirmationService | None = None) -> Sandbox:
+    async def take(
+        self, tool: str = CODE_TOOL, *, confirmation: ConfirmationService | None = None, who: Who | None = None
+    ) -> Sandbox:
         """A sandbox for one use, never seen by anybody before; give it back with `discard`.
 
         Raises:
@@ -273,7 +283,7 @@ class SandboxPool:
             InvalidConfig: the pool keeps no boxes for that tool.
         """
         warm = await self._pool(tool).take()
-        return self._hand_out(warm, tool, confirmation, os.urandom(8).hex())
+        return self._hand_out(warm, tool, confirmation, replace(who or self._who, session_id=os.urandom(8).hex()))
 
     def discard(self, sandbox: Sandbox, tool: str = CODE_TOOL) -> None:
         """End a sandbox that was taken, in the background."""
@@ -282,7 +292,12 @@ class SandboxPool:
             pool.discard(warm)
 
     async def acquire(
-        self, session_id: str, tool: str = CODE_TOOL, *, confirmation: ConfirmationService | None = None
+        self,
+        session_id: str,
+        tool: str = CODE_TOOL,
+        *,
+        confirmation: ConfirmationService | None = None,
+        who: Who | None = None,
     ) -> Sandbox:
         """The sandbox of a session: the same one to everybody who asks, until it is released.
 
@@ -298,16 +313,17 @@ class SandboxPool:
                 return session.sandboxes[tool]
             async with session.opening:
                 if not session.is_over:
-                    return await self._sandbox_of(session, pool, tool, confirmation)
+                    return await self._sandbox_of(session, pool, tool, confirmation, who or self._who)
 
     async def _sandbox_of(
-        self, session: _Session, pool: Pool[Warm], tool: str, confirmation: ConfirmationService | None
+        self, session: _Session, pool: Pool[Warm], tool: str, confirmation: ConfirmationService | None, who: Who
     ) -> Sandbox:
         sandbox = session.sandboxes.get(tool)
         if sandbox is not None:
             return sandbox
         try:
-            sandbox = await self._open_in(session, pool, tool, confirmation)
+            whose = replace(who, session_id=session.id)
+            sandbox = await self._open_in(session, pool, tool, confirmation, whose)
         except BaseException:
             if not session.sandboxes and self._sessions.get(session.id) is session:
                 del self._sessions[session.id]
@@ -321,18 +337,19 @@ class SandboxPool:
         return sandbox
 
     async def _open_in(
-        self, session: _Session, pool: Pool[Warm], tool: str, confirmation: ConfirmationService | None
+        self, session: _Session, pool: Pool[Warm], tool: str, confirmation: ConfirmationService | None, who: Who
     ) -> Sandbox:
         if session.first is None:
             session.first = await pool.take()
-            session.boxes[pool] = self._hand_out(session.first, tool, confirmation, session.id)
+            session.boxes[pool] = self._hand_out(session.first, tool, confirmation, who)
             return session.boxes[pool]
         shared = session.boxes.get(pool)
         assembly = self._blueprints[tool].assembly(session.first.workspace)
         open_box = partial(_open_for, session, assembly.engine, assembly.grant)
-        reporting = self._reporting(tool, session.id)
         if shared is not None:  # the policy treats this tool alike, but may judge its requests otherwise
+            reporting = self._reporting(replace(who, sandbox_id=shared.who.sandbox_id, tool=tool))
             return Sandbox.over(assembly, None, open=shared.lend, reporting=reporting, confirmation=confirmation)
+        reporting = self._reporting(replace(who, sandbox_id=os.urandom(8).hex(), tool=tool))
         sandbox = Sandbox.over(assembly, None, open=open_box, reporting=reporting, confirmation=confirmation)
         session.boxes[pool] = sandbox
         return sandbox
@@ -411,14 +428,14 @@ class SandboxPool:
             raise InvalidConfig("the pool is not running", hint="await pool.start() first, or use `async with`")
         raise InvalidConfig(f"the pool keeps no boxes for {tool!r}", hint=f"one of {', '.join(self._pools)}")
 
-    def _hand_out(self, warm: Warm, tool: str, confirmation: ConfirmationService | None, session: str) -> Sandbox:
+    def _hand_out(self, warm: Warm, tool: str, confirmation: ConfirmationService | None, who: Who) -> Sandbox:
         blueprint = self._blueprints[tool]
         assembly = Assembly(blueprint.engine, blueprint.journal, warm.grant, blueprint.config, (), blueprint.terms)
         sandbox = Sandbox.over(
             assembly,
             warm.box,
             open=partial(_open_for, warm, blueprint.engine, warm.grant),
-            reporting=self._reporting(tool, session),
+            reporting=self._reporting(replace(who, sandbox_id=warm.id, tool=tool)),
             confirmation=confirmation,
             origin=warm,
         )
@@ -446,8 +463,8 @@ class SandboxPool:
             tell(self.observers, BoxMade(seconds=time.monotonic() - began))
         return warm
 
-    def _reporting(self, tool: str, session: str) -> Reporting:
-        return Reporting(tool=tool, session=session, violations=self.violations, observers=self.observers)
+    def _reporting(self, who: Who) -> Reporting:
+        return Reporting(who=who, violations=self.violations, observers=self.observers)
 
     def _tell_state(self) -> None:
         if self.observers and self._pools:

@@ -3,13 +3,14 @@
 import json
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from ringfence.audit.files import lines, take_snapshot
 from ringfence.audit.violations import RecordedViolation
 from ringfence.values.violation import Violation
 
-_LINES = "journal.jsonl"
 _HAS_VIOLATIONS = b'"violations":[{'
 
 
@@ -19,8 +20,8 @@ def records(state: Path, *, having: bytes = b"") -> Iterator[dict[str, Any]]:
     Args:
         having: what a line has to hold to be looked at; cheaper than reading all of them.
     """
-    with suppress(OSError), open(state / _LINES, "rb") as lines:
-        for line in lines:
+    with suppress(OSError), take_snapshot(state) as snapshot:
+        for _, line in (each for part in snapshot.parts for each in lines(part)):
             if having and having not in line:
                 continue
             with suppress(ValueError):
@@ -42,8 +43,14 @@ def violations_of(found: Iterable[dict[str, Any]]) -> Iterator[RecordedViolation
                 violation = Violation.from_record(part)
                 yield RecordedViolation(
                     violation,
-                    float(violation.at or record.get("at") or 0.0),
+                    violation.at or _seconds(record.get("timestamp")),
                     str(record.get("session_id") or record.get("session") or ""),
                     str(record.get("tool") or ""),
                     str(record.get("run") or ""),
                 )
+
+
+def _seconds(timestamp: object) -> float:
+    with suppress(ValueError, TypeError):
+        return datetime.fromisoformat(str(timestamp)).timestamp()
+    return 0.0

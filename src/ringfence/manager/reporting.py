@@ -26,6 +26,7 @@ from ringfence.audit.violations import ViolationStore
 from ringfence.values.outcome import Result, Usage
 from ringfence.values.request import Request
 from ringfence.values.verdict import Decision
+from ringfence.values.who import Who
 
 _NEARLY = 0.98
 """Share of the time that a person was given, from which on no answer is for want of time; clocks are not exact."""
@@ -44,13 +45,23 @@ def tell(observers: tuple[Observer, ...], event: Event) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reporting:
-    """To whom a sandbox's executions are told, and what they are called there."""
+    """To whom a sandbox's executions are told, and on whose behalf they are done."""
 
-    tool: str = "shell_exec"
-    session: str = ""
-    sandbox_id: str = field(default_factory=lambda: os.urandom(8).hex())
+    who: Who = field(default_factory=lambda: Who(sandbox_id=os.urandom(8).hex()))
     violations: ViolationStore = field(default_factory=ViolationStore)
     observers: tuple[Observer, ...] = ()
+
+    @property
+    def tool(self) -> str:
+        return self.who.tool
+
+    @property
+    def session(self) -> str:
+        return self.who.session_id or ""
+
+    @property
+    def sandbox_id(self) -> str:
+        return self.who.sandbox_id or ""
 
     def begin(self, run_id: str, request: Request, decision: Decision) -> "Watch":
         """Watch one execution; call `ended` or `failed` on what is returned."""

@@ -16,10 +16,10 @@ from ringfence.audit.violations import ViolationStore
 from ringfence.engines.base import Box, Process
 from ringfence.errors import InvalidConfig, RingfenceError
 from ringfence.languages.registry import find as find_language
-from ringfence.manager.assemble import Assembly, Judged, assemble
+from ringfence.manager.assemble import Assembly, Judged, assemble, warn_of
 from ringfence.manager.configuring import home_directory
 from ringfence.manager.granting import REQUIRED, Wish
-from ringfence.manager.pipeline import Judge, Pipeline, check_form
+from ringfence.manager.pipeline import Collect, Judge, Pipeline, check_form
 from ringfence.manager.policing import PolicyEngine
 from ringfence.manager.reporting import Reporting
 from ringfence.policy import judging
@@ -32,6 +32,7 @@ from ringfence.values.limits import Limits
 from ringfence.values.outcome import Result, Usage
 from ringfence.values.request import OnOutput, Overflow, Request, Stream
 from ringfence.values.verdict import Reason, Verdict
+from ringfence.values.who import Who
 from ringfence.workspace.root import WorkspaceRoot
 
 StrPath = str | os.PathLike[str]
@@ -77,6 +78,7 @@ class Sandbox:
         explain: how much is looked at while commands run, so that a refusal has its exact reason: `off`, `changes`
             (opens for writing, programs, connections, names and modes) or `full` (every open).
         observers: who is told what happens: metrics, traces (docs/metrics.md).
+        agent_id, org_id: who the journal says asks for what runs.
 
     Raises:
         InvalidConfig, PathAccessDenied: what was asked for makes no sense or cannot be granted.
@@ -102,6 +104,8 @@ class Sandbox:
         preload: Sequence[str] = (),
         explain: Explain | str = Explain.CHANGES,
         observers: Sequence[Observer] = (),
+        agent_id: str | None = None,
+        org_id: str | None = None,
     ) -> None:
         wish = Wish(
             workspace=workspace,
@@ -116,24 +120,26 @@ class Sandbox:
             explain=_explain(explain),
         )
         judged = Judged(policy=policy, role=role, tool=tool)
-        reporting = Reporting(tool=tool, session=os.urandom(8).hex(), observers=tuple(observers))
+        name = os.urandom(8).hex()
+        who = Who(session_id=name, agent_id=agent_id, org_id=org_id, sandbox_id=name, tool=tool)
+        reporting = Reporting(who=who, observers=tuple(observers))
         self._set_up(assemble(wish, config_path=config, judged=judged), confirmation, reporting)
 
     def _set_up(self, assembly: Assembly, confirmation: ConfirmationService | None, reporting: Reporting) -> None:
-        session = reporting.session
+        who = reporting.who
         self._assembly = assembly
         self._grant = assembly.grant
         self._open: Open = partial(assembly.engine.open, assembly.grant)
         self._journal_is_shared = False
-        judge = Judge(terms=assembly.terms, confirmation=confirmation, session=session, home=home_directory(os.environ))
+        judge = Judge(terms=assembly.terms, confirmation=confirmation, who=who, home=home_directory(os.environ))
         self._pipeline = Pipeline(self._grant, assembly.journal, self._acquire, judge, reporting)
         self._reporting = reporting
         self._box: Box | None = None
         self._opening = asyncio.Lock()
         self._closed = False
         self._used = time.monotonic()
-        self.session = session
-        """What the journal calls it."""
+        self.who = who
+        """What the journal says about whose it is."""
         self.origin: object = None
         """The pool's own record of it, if it came from one."""
 
@@ -173,6 +179,7 @@ class Sandbox:
     async def __aenter__(self) -> Self:
         try:
             self._assembly.journal.recover()
+            warn_of(self._assembly.journal.take_notes())
             await self._acquire()
         except BaseException:
             await self.close()
@@ -236,12 +243,14 @@ class Sandbox:
         overflow: Overflow = Overflow.STOP,
         on_output: OnOutput | None = None,
         context: str | None = None,
+        collect: Collect | None = None,
     ) -> Result:
         """Run a command line with the shell.
 
         What it leaves running is ended with it. Files in the workspace, in HOME and in /tmp stay for the next command.
         With `context`, a shell of that name runs it that keeps its directory, variables and functions from call to
-        call; it takes neither `cwd` nor `env` nor `stdin`, which it has of its own.
+        call; it takes neither `cwd` nor `env` nor `stdin`, which it has of its own. `collect` may add to the result
+        which files were written, before it is recorded.
 
         Raises:
             CommandNotAllowed, PathAccessDenied, InvalidConfig: the request makes no sense.
@@ -252,7 +261,7 @@ class Sandbox:
         if context is not None and any(given is not None for given in (cwd, env, stdin)):
             raise InvalidConfig("a shell that keeps its state takes no cwd, env or stdin", hint="cd and export in it")
         request = _request(command, None, cwd, env, stdin, timeout, overflow, on_output)
-        return await self._pipeline.run(request if context is None else replace(request, context=context))
+        return await self._pipeline.run(request if context is None else replace(request, context=context), collect)
 
     async def exec(
         self,
@@ -300,6 +309,7 @@ class Sandbox:
         timeout: float | None = None,
         overflow: Overflow = Overflow.STOP,
         on_output: OnOutput | None = None,
+        collect: Collect | None = None,
     ) -> Result:
         """Run a piece of code in one of the languages of the registry. Only Python keeps a state.
 
@@ -309,18 +319,17 @@ class Sandbox:
         """
         name = find_language(language).name
         is_bash = name == "bash"
-        return await self._pipeline.run(
-            Request(
-                command=code if is_bash else None,
-                code=None if is_bash else code,
-                language=name,
-                context=context,
-                stdin=stdin,
-                timeout=timeout,
-                overflow=overflow,
-                on_output=on_output,
-            )
+        request = Request(
+            command=code if is_bash else None,
+            code=None if is_bash else code,
+            language=name,
+            context=context,
+            stdin=stdin,
+            timeout=timeout,
+            overflow=overflow,
+            on_output=on_output,
         )
+        return await self._pipeline.run(request, collect)
 
     async def start(
         self,

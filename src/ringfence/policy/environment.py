@@ -33,8 +33,8 @@ class Variable(NamedTuple):
 
 
 def lookup(environ: Mapping[str, str], name: str) -> Variable | None:
-    """The value of one of our variables, or of its alias; an empty one counts as not set."""
-    for candidate in (name, ALIASES[name]):
+    """The value of one of our variables, or of its alias if it has one; an empty one counts as not set."""
+    for candidate in (name, ALIASES.get(name, name)):
         value = environ.get(candidate, "").strip()
         if value:
             return Variable(candidate, value)

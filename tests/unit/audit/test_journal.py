@@ -1,7 +1,9 @@
 """The journal: open before, closed after, one line each, whatever dies in between and whatever a record holds."""
 
+import fcntl
 import json
 import os
+import time
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ringfence.audit.journal import Journal, _encode
+from ringfence.audit.chain import encode
+from ringfence.audit.journal import Journal
+from ringfence.audit.pending import still_open
 from ringfence.errors import PermissionDenied
 
 
@@ -19,7 +23,7 @@ def lines(state: Path) -> list[dict[str, Any]]:
 
 
 def pending(state: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for path in (state / "pending").iterdir() for line in path.read_bytes().splitlines()]
+    return [json.loads(text) for path in (state / "pending").iterdir() for _, text in still_open(path.read_bytes())]
 
 
 def in_a_child(work: Any) -> int:
@@ -47,7 +51,7 @@ def test_the_decision_is_on_disk_before_the_run_and_the_line_after_it(tmp_path: 
     assert pending(tmp_path) == []
     (line,) = lines(tmp_path)
     assert (line["run"], line["command"], line["verdict"], line["ending"]) == ("r1", "true", "allow", "exited with 0")
-    assert line["pid"] == os.getpid()
+    assert (line["seq"], line["event_type"]) == (1, "sandbox_execution")
 
     journal.close()
     assert list((tmp_path / "pending").iterdir()) == []
@@ -58,10 +62,10 @@ def test_the_files_are_for_their_owner_only(tmp_path: Path) -> None:
     journal = Journal(state)
     journal.open("r1", {}).close({})
 
-    modes = [path.stat().st_mode & 0o777 for path in (journal.path, *journal.pending.iterdir())]
+    modes = [path.stat().st_mode & 0o777 for path in state.rglob("*") if path.is_file()]
     journal.close()
 
-    assert set(modes) == {0o600}
+    assert modes == [0o600] * 3
 
 
 @pytest.mark.req("B2", "C12")
@@ -103,11 +107,11 @@ def test_the_same_journal_can_be_written_once_nothing_is_in_the_way(tmp_path: Pa
 def test_a_full_disk_is_a_refusal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     journal = Journal(tmp_path)
 
-    def full(descriptor: int, data: bytes) -> int:
+    def full(descriptor: int, data: bytes, begin: int) -> int:
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patched:
-        patched.setattr(os, "write", full)
+        patched.setattr(os, "pwrite", full)
         with pytest.raises(PermissionDenied, match="No space left"):
             journal.open("r1", {})
     journal.close()
@@ -173,6 +177,27 @@ def test_a_torn_or_foreign_pending_file_is_no_fault(tmp_path: Path, left: bytes)
     assert lines(tmp_path)[-1]["run"] == "r1"
 
 
+def test_a_pending_file_that_was_taken_for_a_dead_writers_is_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between making it and locking it, another process may find it unlocked."""
+    journal, other = Journal(tmp_path), Journal(tmp_path)
+    lock, times = fcntl.flock, iter([lambda: other.recover()])
+
+    def late(descriptor: int, how: int) -> None:
+        if how == fcntl.LOCK_EX:
+            next(times, lambda: None)()
+        lock(descriptor, how)
+
+    monkeypatch.setattr(fcntl, "flock", late)
+    entry = journal.open("r1", {})
+
+    assert [record["run"] for record in pending(tmp_path)] == ["r1"]
+    entry.close({})
+    journal.close()
+    other.close()
+
+
 def test_recovery_follows_no_link(tmp_path: Path) -> None:
     (tmp_path / "pending").mkdir()
     (tmp_path / "target").write_text('{"run":"forged"}\n')
@@ -210,16 +235,19 @@ def test_lines_of_two_processes_never_mix(tmp_path: Path) -> None:
     assert all(set(line["command"]) == {line["run"][0]} for line in found)
 
 
-def test_a_removed_or_rotated_journal_is_begun_anew(tmp_path: Path) -> None:
+def test_a_journal_that_somebody_removed_is_begun_anew_and_says_so(tmp_path: Path) -> None:
     journal = Journal(tmp_path)
     journal.open("r1", {}).close({})
     journal.path.rename(tmp_path / "journal.1")
+    time.sleep(0.06)  # what is known of the files' names may be that old
     journal.open("r2", {}).close({})
     journal.path.unlink()
+    time.sleep(0.06)
     journal.open("r3", {}).close({})
     journal.close()
 
-    assert [line["run"] for line in lines(tmp_path)] == ["r3"]
+    damaged, last = lines(tmp_path)
+    assert (damaged["event_type"], damaged["seq"], last["run"]) == ("damaged", 4, "r3")
     assert json.loads((tmp_path / "journal.1").read_text())["run"] == "r1"
 
 
@@ -237,9 +265,8 @@ def test_closing_the_journal_waits_for_the_last_open_entry(tmp_path: Path) -> No
 @settings(max_examples=100)
 @given(st.text(st.characters(codec=None)), st.text(st.characters(min_codepoint=0, max_codepoint=0x20)))
 def test_a_record_is_one_line_of_ascii_whatever_it_holds(command: str, control: str) -> None:
-    data = _encode({"command": command + control + "\r\n\x0b\x0c\x85\u2028\u2029\ud800"})
+    data = encode({"command": command + control + "\r\n\x0b\x0c\x85\u2028\u2029\ud800"})
 
-    assert data.count(b"\n") == 1 and data.endswith(b"\n")
     assert len(data.splitlines()) == 1
     assert data.isascii()
     assert json.loads(data)["command"].startswith(command)

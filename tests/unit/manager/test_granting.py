@@ -165,6 +165,15 @@ def test_our_own_state_is_always_denied(caller: Caller, name: str) -> None:
     assert compiled(made.denied).matches(str(state) + "x") is None
 
 
+@pytest.mark.req("A3")
+def test_the_key_that_signs_the_journal_is_denied(caller: Caller) -> None:
+    key = str(Path(caller.home, "project", "audit.key"))
+    told = Caller({**caller.environ, "RINGFENCE_AUDIT_KEY": key}, caller.home, caller.state)
+
+    assert compiled(grant(told).denied).matches(key) is not None
+    assert compiled(grant(caller).denied).matches(key) is None
+
+
 def test_the_state_directory_cannot_be_a_workspace(caller: Caller) -> None:
     caller.state.mkdir(parents=True)
 

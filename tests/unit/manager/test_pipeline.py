@@ -156,7 +156,7 @@ def test_a_fault_of_the_engine_is_written_down_and_raised(bench: Bench) -> None:
     with pytest.raises(SpawnFailed):
         bench.run("not-a-program")
 
-    assert [(line["ending"], line["code"]) for line in bench.lines] == [("fault", "spawn_failed")]
+    assert [(line["ending"], line["error_code"]) for line in bench.lines] == [("fault", "spawn_failed")]
 
 
 def test_a_lost_box_is_written_down_and_raised(bench: Bench) -> None:
@@ -164,7 +164,7 @@ def test_a_lost_box_is_written_down_and_raised(bench: Bench) -> None:
     with pytest.raises(Internal):
         bench.run("echo hello")
 
-    assert [line["code"] for line in bench.lines] == ["internal"]
+    assert [line["error_code"] for line in bench.lines] == ["internal"]
 
 
 def test_a_cancelled_command_is_written_down_as_abandoned(bench: Bench) -> None:
@@ -188,7 +188,7 @@ def test_a_long_command_is_kept_by_its_beginning_and_its_hash(bench: Bench) -> N
 
     first, second = bench.lines
     assert first["command"] == second["command"] == "echo " + "x" * 4091
-    assert first["command_sha256"] != second["command_sha256"]
+    assert first["code_hash"] != second["code_hash"]
 
 
 def test_a_limit_that_was_hit_shows_in_the_line(tmp_path: Path) -> None:

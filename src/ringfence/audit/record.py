@@ -1,0 +1,223 @@
+"""Makes the fields of a record: from values to plain data, without secrets. Measured values only.
+
+What was not observed is null, and `not_observed` says why; nothing is ever filled in by guessing.
+"""
+
+import hashlib
+import os
+from functools import lru_cache
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any, Final, assert_never
+
+from ringfence.audit.redact import Redactor
+from ringfence.errors import RingfenceError
+from ringfence.values.guarantee import Guarantee
+from ringfence.values.outcome import Ending, Exited, LimitHit, Refused, Result, Signalled, TimedOut, Usage
+from ringfence.values.request import Request
+from ringfence.values.verdict import Decision, Verdict
+from ringfence.values.violation import Violation
+from ringfence.values.who import Who
+
+_VOTES_MAX: Final = 20
+"""Votes that a record keeps; a command of thousands of parts must not fill the disk."""
+_VIOLATIONS_MAX: Final = 20
+_FILES_MAX: Final = 100
+"""Names of files that a record keeps; how many there were is beside them."""
+_MEGABYTE: Final = 1024 * 1024
+
+_OBSERVED: Final = (
+    "execution_time_ms",
+    "cpu_time_ms",
+    "memory_used_mb",
+    "network_bytes_sent",
+    "network_bytes_recv",
+    "files_read",
+    "files_written",
+)
+_NO_SUPERVISOR: Final = "nobody looked while it ran"
+_READS_NOT_LOOKED_AT: Final = "reads are looked at with explain=full only"
+_NOT_COLLECTED: Final = "the workspace was not compared"
+_NO_MEASURE: Final = "nothing measured the run"
+_NETWORK_OPEN: Final = "the wall did not close the network, and nothing counted"
+
+
+def opened(request: Request, decision: Decision, cwd: Path, who: Who, redact: Redactor) -> dict[str, Any]:
+    """What is known before the run."""
+    shown, reason = request.shown, decision.deciding
+    return {
+        "session_id": who.session_id,
+        "agent_id": who.agent_id,
+        "org_id": who.org_id,
+        "sandbox_id": who.sandbox_id,
+        "tool": who.tool,
+        "language": _language(request),
+        "code_hash": code_hash(shown),
+        "command": redact.text(shown),
+        "cwd": redact.name(os.fspath(cwd)),
+        "workspace": redact.name(os.fspath(decision.grant.workspace)),
+        "verdict": reason.verdict.name.lower(),
+        "rule": redact.name(reason.place),
+        "why": redact.name(reason.why),
+        "votes": [
+            redact.name(str(vote)) for vote in decision.reasons[: _VOTES_MAX * 10] if vote.verdict is not Verdict.ALLOW
+        ][:_VOTES_MAX],
+        "pid": os.getpid(),
+        "ringfence_version": _version(),
+    }
+
+
+def without_secrets(who: Who, redact: Redactor) -> Who:
+    """The same names, once and for all requests of a sandbox."""
+    names = {name: getattr(who, name) for name in ("session_id", "agent_id", "org_id", "sandbox_id", "tool")}
+    return Who(**{name: value and redact.text(value, len(value)) for name, value in names.items()})
+
+
+def ended(result: Result, redact: Redactor, *, files_collected: bool) -> dict[str, Any]:
+    """What is known after it, of a run or a refusal."""
+    wall, usage = result.wall, result.usage
+    not_observed: dict[str, str] = {}
+    fields: dict[str, Any] = {
+        "result": outcome(result.ending),
+        "ending": redact.name(str(result.ending)),
+        "exit_code": result.exit_code,
+        "error": _error(result, redact),
+        **_measured(usage, not_observed, ran=not isinstance(result.ending, Refused)),
+        **_touched(result, redact, not_observed, files_collected=files_collected),
+        "stdout_bytes": len(result.stdout_bytes) + result.stdout_dropped,
+        "stderr_bytes": len(result.stderr_bytes) + result.stderr_dropped,
+        "wall": wall.name if wall is not None else None,
+        "limits_by": list(wall.limits_by) if wall is not None else [],
+        "violations": [_violation(found, redact) for found in result.violations[:_VIOLATIONS_MAX]],
+    }
+    if len(result.violations) > _VIOLATIONS_MAX:
+        fields["violations_dropped"] = len(result.violations) - _VIOLATIONS_MAX
+    if result.audit is not None:
+        fields["wrapped"] = _wrapped(result.audit.command, redact)
+    if not_observed:
+        fields["not_observed"] = not_observed
+    return fields
+
+
+def _violation(found: Violation, redact: Redactor) -> dict[str, Any]:
+    return {name: redact.name(value) if isinstance(value, str) else value for name, value in found.as_record().items()}
+
+
+def failed(fault: BaseException, redact: Redactor) -> dict[str, Any]:
+    """What is known when it came to no result: our own fault, or somebody called it off."""
+    if isinstance(fault, RingfenceError):
+        error = redact.text(fault.message)
+        return _nothing_known("it came to no result", result="fault", ending="fault", error=error) | {
+            "error_code": fault.code
+        }
+    return _nothing_known(
+        "it was called off", result="interrupted", ending="abandoned", error=redact.text(type(fault).__name__)
+    )
+
+
+def interrupted() -> dict[str, Any]:
+    """What is known when the process that ran it died."""
+    return _nothing_known("its writer died", result="interrupted", ending="interrupted", error="its writer died")
+
+
+def _nothing_known(why: str, *, result: str, ending: str, error: str) -> dict[str, Any]:
+    return {
+        "result": result,
+        "ending": ending,
+        "exit_code": None,
+        "error": error,
+        **dict.fromkeys(_OBSERVED),
+        "not_observed": dict.fromkeys(_OBSERVED, why),
+    }
+
+
+def outcome(ending: Ending) -> str:
+    """The one word for how it went: success, failure, refused, timeout or limit."""
+    match ending:
+        case Exited(0):
+            return "success"
+        case Exited() | Signalled():
+            return "failure"
+        case TimedOut():
+            return "timeout"
+        case LimitHit():
+            return "limit"
+        case Refused():
+            return "refused"
+        case _:
+            assert_never(ending)
+
+
+def code_hash(text: str) -> str:
+    """Of the whole text with its secrets, so that an auditor can match what they have."""
+    return "sha256:" + hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()
+
+
+def _language(request: Request) -> str | None:
+    if request.language is not None:
+        return request.language
+    return "bash" if request.command is not None else None
+
+
+def _error(result: Result, redact: Redactor) -> str | None:
+    if result.error is not None:
+        return redact.text(str(result.error))
+    return None if isinstance(result.ending, Exited) else redact.text(str(result.ending))
+
+
+def _measured(usage: Usage, not_observed: dict[str, str], *, ran: bool) -> dict[str, Any]:
+    is_known = not ran or usage.measured_by != "nothing"
+    if not is_known:
+        not_observed["execution_time_ms"] = not_observed["cpu_time_ms"] = _NO_MEASURE
+        not_observed["memory_used_mb"] = _NO_MEASURE
+    return {
+        "execution_time_ms": round(usage.wall_seconds * 1000, 3) if is_known else None,
+        "cpu_time_ms": round(usage.cpu_seconds * 1000, 3) if is_known else None,
+        "memory_used_mb": round(usage.peak_memory_bytes / _MEGABYTE, 3) if is_known else None,
+        "measured_by": usage.measured_by,
+    }
+
+
+def _touched(
+    result: Result, redact: Redactor, not_observed: dict[str, str], *, files_collected: bool
+) -> dict[str, Any]:
+    """Files and network: nothing, if it did not run."""
+    if isinstance(result.ending, Refused):
+        return {"network_bytes_sent": 0, "network_bytes_recv": 0, "files_read": [], "files_written": []}
+    fields: dict[str, Any] = {"files_read": None, "files_written": None}
+    seen = result.observed
+    if seen is not None and seen.read is not None:
+        fields["files_read"] = [redact.name(name) for name in seen.read[:_FILES_MAX]]
+        fields["files_read_count"] = len(seen.read)
+    else:
+        not_observed["files_read"] = _NO_SUPERVISOR if seen is None else _READS_NOT_LOOKED_AT
+    if seen is not None:
+        fields["files_written"] = [redact.name(name) for name in seen.written[:_FILES_MAX]]
+        fields["files_written_count"] = len(seen.written)
+        fields["programs"] = [redact.name(name) for name in seen.executed[:_FILES_MAX]]
+        if not seen.is_complete:
+            not_observed["files"] = "there were more than are kept"
+    elif files_collected:
+        fields["files_written"] = [redact.name(f"/workspace/{file.path}") for file in result.files[:_FILES_MAX]]
+        fields["files_written_count"] = len(result.files)
+    else:
+        not_observed["files_written"] = _NOT_COLLECTED
+    is_closed = result.wall is not None and Guarantee.NETWORK_OFF in result.wall.guarantees
+    fields["network_bytes_sent"] = fields["network_bytes_recv"] = 0 if is_closed else None
+    if not is_closed:
+        not_observed["network_bytes_sent"] = not_observed["network_bytes_recv"] = _NETWORK_OPEN
+    return fields
+
+
+@lru_cache(maxsize=64)
+def _wrapped(command: tuple[str, ...], redact: Redactor) -> str:
+    """The same for every command of a box."""
+    return redact.text(" ".join(command))
+
+
+@lru_cache(maxsize=1)
+def _version() -> str:
+    try:
+        return version("ringfence")
+    except PackageNotFoundError:
+        return "unknown"
