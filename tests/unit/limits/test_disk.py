@@ -79,9 +79,7 @@ def test_what_others_free_does_not_hide_what_the_box_takes(tmp_path: Path, free:
 
 def test_files_from_before_the_command_do_not_count(tmp_path: Path, free: Free) -> None:
     (tmp_path / "old").write_bytes(os.urandom(2 << 20))
-    looking = DiskWatch(
-        ((str(tmp_path), *free_space(str(tmp_path))),), disk_bytes=1 << 20, files=100, started=time.time() + 60
-    )
+    looking = DiskWatch((_rooted(tmp_path),), disk_bytes=1 << 20, files=100, started=time.time() + 60)
     free.space -= 2 << 20
 
     assert looking.exceeded() is None
