@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from ringfence.approvals.question import hash_request, make_question
 from ringfence.errors import Internal
-from ringfence.values.grant import Grant
+from ringfence.values.grant import Explain, Grant
 from ringfence.values.guarantee import Guarantee
 from ringfence.values.limits import Limits
 from ringfence.values.request import Overflow, Request
@@ -45,6 +45,7 @@ CHANGED_GRANT: dict[str, Any] = {
     "env": (("B", "1"),),
     "python": "/usr/bin/python3",
     "preload": ("json",),
+    "explain": Explain.FULL,
     "limits": Limits(processes=3),
     "requires": frozenset({Guarantee.NETWORK_OFF}),
 }

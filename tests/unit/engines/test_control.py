@@ -43,7 +43,7 @@ def converse(talk: Callable[[Control, FirstProcess], Awaitable[None]]) -> None:
         ours.setblocking(False)
         theirs.setblocking(False)
         ours.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
-        started: Any = SimpleNamespace(control=ours, seccomp=-1, configure=("umask", "18"))
+        started: Any = SimpleNamespace(control=ours, seccomp=-1, notify=-1, configure=("umask", "18"))
         control = Control(started)
         try:
             async with asyncio.timeout(20):

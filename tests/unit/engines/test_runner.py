@@ -47,7 +47,8 @@ def test_a_guardian_s_duties_are_those_of_the_helper_in_c() -> None:
 
 
 def test_a_configuration_s_verbs_are_those_of_the_helper_in_c() -> None:
-    assert {verb.decode() for verb in init.CONFIGURATION} == compared_with("init.c", "configure")
+    only_in_c = {"notify"}  # the runner cannot look at calls while they happen, and is not asked to
+    assert {verb.decode() for verb in init.CONFIGURATION} == compared_with("init.c", "configure") - only_in_c
 
 
 def test_messages_are_those_of_the_helper_in_c_and_of_the_manager() -> None:

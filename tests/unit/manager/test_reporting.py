@@ -19,6 +19,7 @@ from ringfence.manager.reporting import Reporting, outcome_of
 from ringfence.values.grant import Grant
 from ringfence.values.limits import Limits
 from ringfence.values.request import Request
+from ringfence.values.who import Who
 from tests.support.fakes import FakeBox
 
 POLICY = """
@@ -56,9 +57,9 @@ class Bench:
         self.box = FakeBox(self.grant)
         self.told: list[Event] = []
         observers = (observer or self.told.append,)
-        self.reporting = Reporting(tool="code_run", session="s", sandbox_id="b", observers=observers)
+        self.reporting = Reporting(who=Who(tool="code_run", session_id="s", sandbox_id="b"), observers=observers)
         terms = PolicyEngine.from_text(POLICY).terms("code_run")
-        self.judge = Judge(terms=terms, session="s", **judge)
+        self.judge = Judge(terms=terms, who=self.reporting.who, **judge)
         self.pipeline = Pipeline(self.grant, self.journal, self._acquire, self.judge, self.reporting)
 
     async def _acquire(self) -> FakeBox:

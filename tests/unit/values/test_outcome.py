@@ -1,5 +1,6 @@
 """Results: one exit code, one verdict and one exception for every ending."""
 
+from dataclasses import replace
 from typing import get_args
 
 import pytest
@@ -43,10 +44,11 @@ def test_success_is_ok_and_check_returns_the_result() -> None:
 
 
 def test_only_a_refusal_or_a_violation_counts_as_blocked() -> None:
-    violation = Violation(ViolationKind.LIMIT, Severity.LOW, "too much", "limits.memory", "raise it")
+    violation = Violation(ViolationKind.LIMIT, Severity.MEDIUM, "too much", "limits.memory", "raise it")
 
     assert Result(ending=Refused("no", "r", "do so")).blocked_reason == "refused: no [rule: r]; to allow it: do so"
     assert Result(ending=Exited(1), violations=(violation,)).blocked
+    assert not Result(ending=Exited(1), violations=(replace(violation, severity=Severity.LOW),)).blocked
     assert Result(ending=Exited(1)).blocked_reason is None
 
 
