@@ -482,6 +482,7 @@ static int serve(void) {
 noreturn void init(int fd) {
     if (prctl(PR_SET_DUMPABLE, 0)) die("undumpable");
     if (prctl(PR_SET_PDEATHSIG, SIGKILL)) die("parent-death signal");
+    for (int i = 1; i < 32; i++) signal(i, SIG_DFL); /* what the caller ignores is not the command's business */
     /* Only the control socket comes along. It moves out of the way of the descriptors that commands are given. */
     control = fcntl(fd, F_DUPFD_CLOEXEC, 64);
     if (control < 0) die("control socket");

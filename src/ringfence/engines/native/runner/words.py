@@ -150,5 +150,6 @@ def take_back_signals() -> None:
     """
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
-    for number in (signal.SIGPIPE, signal.SIGXFSZ):
-        signal.signal(number, signal.SIG_DFL)
+    for number in range(1, 32):
+        if number not in (signal.SIGINT, signal.SIGKILL, signal.SIGSTOP):
+            signal.signal(number, signal.SIG_DFL)
