@@ -53,6 +53,7 @@
 #define WAIT_KILLABLE_RECV 32u
 #define FILTER_MAX 4096 /* instructions that the kernel takes */
 #define EXTRA_FD 9                  /* where a command finds a fourth descriptor; a fifth is at the number below */
+#define KEPT_FD 64                  /* from here on, what is ours: out of the way of the numbers that commands are given */
 #define FDS_MAX 6                   /* five, and a long body */
 #define JOBS_MAX 256
 #define STRAYS_MAX 4096
@@ -166,8 +167,10 @@ static int configure(struct words w, const int *fds, int count_fds) {
         } else if (!strcmp(verb, "apart")) {
             /* Takes nothing away; what counts is that each command that enters it is in a domain of its own. */
             struct ruleset r = {.fs = number(&w)};
-            domain = (int)syscall(SYS_landlock_create_ruleset, &r, sizeof r.fs, 0);
+            int made = (int)syscall(SYS_landlock_create_ruleset, &r, sizeof r.fs, 0);
+            domain = made < 0 ? -1 : fcntl(made, F_DUPFD_CLOEXEC, KEPT_FD);
             if (domain < 0) die("landlock");
+            close(made);
             add_rule(domain, r.fs, "/");
         } else if (!strcmp(verb, "filter")) {
             if (used >= count_fds) die_because("no filter came with the configuration");
@@ -484,7 +487,7 @@ noreturn void init(int fd) {
     if (prctl(PR_SET_PDEATHSIG, SIGKILL)) die("parent-death signal");
     for (int i = 1; i < 32; i++) signal(i, SIG_DFL); /* what the caller ignores is not the command's business */
     /* Only the control socket comes along. It moves out of the way of the descriptors that commands are given. */
-    control = fcntl(fd, F_DUPFD_CLOEXEC, 64);
+    control = fcntl(fd, F_DUPFD_CLOEXEC, KEPT_FD);
     if (control < 0) die("control socket");
     syscall(SYS_close_range, 3, (unsigned)control - 1, 0);
     syscall(SYS_close_range, (unsigned)control + 1, ~0u, 0);

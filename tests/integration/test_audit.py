@@ -55,7 +55,7 @@ def test_a_manager_records_the_files_that_were_written(place: Place) -> None:
     first, second = records(place)
     assert (first["files_written"], first["files_written_count"]) == (["/workspace/out.txt"], 1)
     assert (first["agent_id"], first["tool"], first["language"]) == ("a1", "code_run", "python")
-    assert (second["session_id"], second["files_written"]) == ("s9", None)
+    assert (second["session_id"], second["files_written"]) == ("s9", [])
     assert first["sandbox_id"] != second["sandbox_id"]
 
 

@@ -115,7 +115,7 @@ def test_code_and_commands_run_and_their_results_say_how_it_went(place: Place) -
         assert piped.stdout == "in"
 
     managed(work)
-    assert [record["language"] for record in journal(place)] == ["python", "python", None, None, None]
+    assert [record["language"] for record in journal(place)] == ["python", "python", "bash", "bash", "bash"]
 
 
 @pytest.mark.req("B1")

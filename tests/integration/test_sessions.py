@@ -953,9 +953,9 @@ def test_the_journal_has_a_record_of_each_call_and_each_process(place: Place) ->
         ("1", "python", "exited with 0", False),
         ("1 / 0", "python", "exited with 1", False),
         ("import os; os._exit(7)", "python", "exited with 7", False),
-        ("exit 3", None, "exited with 3", False),
-        ("exit 4", None, "exited with 4", True),
-        ("sleep 300", None, "fault", True),
+        ("exit 3", "bash", "exited with 3", False),
+        ("exit 4", "bash", "exited with 4", True),
+        ("sleep 300", "bash", "fault", True),
     ]
     assert records[1]["error"] == "ZeroDivisionError: division by zero"
     assert len({record["run"] for record in records}) == len(records)

@@ -5,6 +5,7 @@ What was not observed is null, and `not_observed` says why; nothing is ever fill
 
 import hashlib
 import os
+from dataclasses import dataclass
 from functools import lru_cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -73,7 +74,7 @@ def without_secrets(who: Who, redact: Redactor) -> Who:
     return Who(**{name: value and redact.text(value, len(value)) for name, value in names.items()})
 
 
-def ended(result: Result, redact: Redactor, *, files_collected: bool) -> dict[str, Any]:
+def ended(result: Result, redact: Redactor, *, files_collected: bool, workspace: str = "") -> dict[str, Any]:
     """What is known after it, of a run or a refusal."""
     wall, usage = result.wall, result.usage
     not_observed: dict[str, str] = {}
@@ -83,7 +84,7 @@ def ended(result: Result, redact: Redactor, *, files_collected: bool) -> dict[st
         "exit_code": result.exit_code,
         "error": _error(result, redact),
         **_measured(usage, not_observed, ran=not isinstance(result.ending, Refused)),
-        **_touched(result, redact, not_observed, files_collected=files_collected),
+        **_touched(_Named(redact, workspace), result, not_observed, files_collected=files_collected),
         "stdout_bytes": len(result.stdout_bytes) + result.stdout_dropped,
         "stderr_bytes": len(result.stderr_bytes) + result.stderr_dropped,
         "wall": wall.name if wall is not None else None,
@@ -178,27 +179,38 @@ def _measured(usage: Usage, not_observed: dict[str, str], *, ran: bool) -> dict[
     }
 
 
-def _touched(
-    result: Result, redact: Redactor, not_observed: dict[str, str], *, files_collected: bool
-) -> dict[str, Any]:
+@dataclass(frozen=True, slots=True)
+class _Named:
+    """How files are called in a record: what lies in the workspace by its name inside, and no secret in any name."""
+
+    redact: Redactor
+    workspace: str
+
+    def __call__(self, name: str) -> str:
+        if self.workspace and name.startswith(self.workspace + "/"):
+            name = "/workspace" + name[len(self.workspace) :]
+        return self.redact.name(name)
+
+
+def _touched(named: _Named, result: Result, not_observed: dict[str, str], *, files_collected: bool) -> dict[str, Any]:
     """Files and network: nothing, if it did not run."""
     if isinstance(result.ending, Refused):
         return {"network_bytes_sent": 0, "network_bytes_recv": 0, "files_read": [], "files_written": []}
     fields: dict[str, Any] = {"files_read": None, "files_written": None}
     seen = result.observed
     if seen is not None and seen.read is not None:
-        fields["files_read"] = [redact.name(name) for name in seen.read[:_FILES_MAX]]
+        fields["files_read"] = [named(name) for name in seen.read[:_FILES_MAX]]
         fields["files_read_count"] = len(seen.read)
     else:
         not_observed["files_read"] = _NO_SUPERVISOR if seen is None else _READS_NOT_LOOKED_AT
     if seen is not None:
-        fields["files_written"] = [redact.name(name) for name in seen.written[:_FILES_MAX]]
+        fields["files_written"] = [named(name) for name in seen.written[:_FILES_MAX]]
         fields["files_written_count"] = len(seen.written)
-        fields["programs"] = [redact.name(name) for name in seen.executed[:_FILES_MAX]]
+        fields["programs"] = [named(name) for name in seen.executed[:_FILES_MAX]]
         if not seen.is_complete:
             not_observed["files"] = "there were more than are kept"
     elif files_collected:
-        fields["files_written"] = [redact.name(f"/workspace/{file.path}") for file in result.files[:_FILES_MAX]]
+        fields["files_written"] = [named(f"/workspace/{file.path}") for file in result.files[:_FILES_MAX]]
         fields["files_written_count"] = len(result.files)
     else:
         not_observed["files_written"] = _NOT_COLLECTED

@@ -66,6 +66,7 @@ class Pipeline:
         self._acquire = acquire
         self._judge = judge or Judge()
         self._reporting = reporting or Reporting(who=self._judge.who)
+        self._workspace = os.fspath(grant.workspace)
         self._redact = Redactor(journal.settings.redact, grant.env)
         self._who = record.without_secrets(self._judge.who, self._redact)
         self._memory = SessionMemory()
@@ -112,7 +113,7 @@ class Pipeline:
             entry.close(record.failed(fault, redact) | _approved(approval, redact))
             raise
         watch.ended(result)
-        ended = record.ended(result, redact, files_collected=collect is not None)
+        ended = record.ended(result, redact, files_collected=collect is not None, workspace=self._workspace)
         entry.close(ended | _approved(approval, redact))
         return replace(result, run_id=run_id)
 

@@ -41,6 +41,10 @@ def test_an_untouched_log_is_whole(tmp_path: Path) -> None:
     assert last is not None and report.last_hash == last.hash
 
 
+def another_digit(digit: bytes) -> bytes:
+    return b"1" if digit == b"0" else b"0"
+
+
 def with_new_hash(line: bytes) -> bytes:
     """A record made anew with a command of the attacker's, and a hash that fits it."""
     record = json.loads(line)
@@ -63,7 +67,7 @@ CASES: dict[str, tuple[Callable[[Lines], Lines], int | None, int | None, str]] =
     # what is done: the lines afterwards, the line and the record that is named, what is said
     "edited": (lambda ls: [*ls[:4], ls[4].replace(b"echo 5", b"echo 6"), *ls[5:]], 5, 5, "edited"),
     "edited by a blank": (lambda ls: [*ls[:4], ls[4].replace(b"echo 5", b"echo  5"), *ls[5:]], 5, 5, "edited"),
-    "hash edited": (lambda ls: [*ls[:4], ls[4][:-4] + b'0"}\n', *ls[5:]], 5, 5, "edited"),
+    "hash edited": (lambda ls: [*ls[:4], ls[4][:-4] + another_digit(ls[4][-4:-3]) + b'"}\n', *ls[5:]], 5, 5, "edited"),
     "edited with a new hash": (lambda ls: [*ls[:4], with_new_hash(ls[4]), *ls[5:]], 6, 6, "does not follow"),
     "removed": (lambda ls: [*ls[:4], *ls[5:]], 5, 6, "record 5 is missing"),
     "two removed": (lambda ls: [*ls[:4], *ls[6:]], 5, 7, "records 5 to 6 are missing"),

@@ -48,8 +48,9 @@ class Explainer:
 
     def __init__(self, grant: Grant, view: View) -> None:
         self._rules = compiled(grant.denied)
-        private = ("/tmp", "/var/tmp", "/dev/shm", *([view.home] if view.home not in view.readable else []))
-        self._writable = tuple(dict.fromkeys((*map(os.fspath, grant.writable_roots), *private)))
+        self._private = ("/tmp", "/var/tmp", "/dev/shm", *([view.home] if view.home not in view.readable else []))
+        self._granted = (*map(os.fspath, grant.writable_roots), *view.readable)
+        self._writable = (*map(os.fspath, grant.writable_roots), *self._private)
         # What the wall covers, and no more: a repository that is made during the run has hooks of its own.
         covers = (cover for cover in view.covers if cover.how is How.FREEZE)
         self._frozen = tuple((os.path.join(cover.root, cover.below), cover.below) for cover in covers)
@@ -67,9 +68,15 @@ class Explainer:
                 return error, violation
         return 0, None
 
+    def _is_its_own(self, path: str) -> bool:
+        """Whether the box has that directory for itself: rules about the host's files mean nothing there."""
+        return _is_below(path, self._private) and not _is_below(path, self._granted)
+
     def _on_read(self, operation: str, path: str, *, is_missing: bool) -> tuple[int, Violation | None]:
         row = self._rules.matches(path)
-        if row is not None and path not in self._stand_ins:
+        if path in self._stand_ins or (self._is_its_own(path) and not is_missing):
+            return 0, None
+        if row is not None:
             why = f"{operation} of {path}: it is blacklisted"
             return errno.EACCES, _of_path(operation, path, why, _SENSITIVE, f"filesystem.blacklist {row}", _NOTHING)
         if not is_missing or _is_below(path, self._system) or not os.path.lexists(path):
@@ -79,6 +86,8 @@ class Explainer:
 
     def _on_change(self, operation: str, path: str) -> tuple[int, Violation | None]:
         done = _CHANGES.get(operation, "changed")
+        if self._is_its_own(path):
+            return 0, None
         row = self._rules.matches(path)
         if row is not None:
             why = f"{path} may not be {done}: it is blacklisted"
