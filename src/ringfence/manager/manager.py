@@ -27,6 +27,7 @@ from ringfence.policy.risk.assess import assess
 from ringfence.policy.risk.route import route
 from ringfence.pool.plan import PoolConfig
 from ringfence.values.execution import ExecutionRequest, ExecutionResult, SandboxType
+from ringfence.values.grant import Explain
 from ringfence.values.outcome import Result
 from ringfence.values.request import OnOutput
 from ringfence.values.risk import Route, SecurityMode
@@ -51,7 +52,7 @@ class SandboxManager:
         role: the role that the agent has in it.
         docker_url: a Docker engine; not there yet.
         observers: who is told what happens, for a pool of our own (docs/metrics.md).
-        session_ttl_seconds, python, preload: as in `SandboxPool`, for a pool of our own.
+        session_ttl_seconds, python, preload, explain: as in `SandboxPool`, for a pool of our own.
         agent_id, org_id: who the journal says asks for what runs.
     """
 
@@ -71,6 +72,7 @@ class SandboxManager:
         session_ttl_seconds: float = 900.0,
         python: StrPath | None = None,
         preload: tuple[str, ...] = (),
+        explain: Explain = Explain.CHANGES,
         observers: Sequence[Observer] = (),
         agent_id: str | None = None,
         org_id: str | None = None,
@@ -94,6 +96,7 @@ class SandboxManager:
             session_ttl_seconds=session_ttl_seconds,
             python=python,
             preload=preload,
+            explain=explain,
             observers=observers,
         )
         self._has_policy = self._pool.has_policy
