@@ -8,12 +8,17 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.attacks.harness import Arena, callers
+from tests.attacks.harness import Arena, Caller, callers
 
 PROPERTY = "attack"
 
 
-@pytest.fixture(scope="session", params=callers(), ids=str)
+def _as(caller: Caller) -> object:
+    """One worker plays all of a caller's part: an arena is built once, and two of them do not disturb each other."""
+    return pytest.param(caller, id=str(caller), marks=pytest.mark.xdist_group(str(caller)))
+
+
+@pytest.fixture(scope="session", params=[_as(caller) for caller in callers()])
 def arena(request: pytest.FixtureRequest) -> Iterator[Arena]:
     """Everything that a case attacks, as that caller has it."""
     if platform.machine() != "x86_64":

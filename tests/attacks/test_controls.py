@@ -15,7 +15,7 @@ from tests.attacks.worker import Way
 
 FIXTURE = {"fs-read", "fs-write", "protected-paths", "proc-sys", "network", "signals", "tty", "fd-inheritance", "env"}
 LEAKS = [
-    pytest.param(caller, case, id=f"{caller}-{case.id}")
+    pytest.param(caller, case, id=f"{caller}-{case.id}", marks=pytest.mark.xdist_group(str(caller)))
     for caller in callers()
     for case in load()
     if case.control == "leak" and (caller is Caller.ROOT or (case.category in FIXTURE and case.id not in NEEDS_ROOT))
