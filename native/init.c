@@ -168,7 +168,7 @@ static int configure(struct words w, const int *fds, int count_fds) {
             /* Takes nothing away; what counts is that each command that enters it is in a domain of its own. */
             struct ruleset r = {.fs = number(&w)};
             int made = (int)syscall(SYS_landlock_create_ruleset, &r, sizeof r.fs, 0);
-            domain = made < 0 ? -1 : fcntl(made, F_DUPFD_CLOEXEC, KEPT_FD);
+            domain = made < 0 ? -1 : fcntl(made, F_DUPFD_CLOEXEC, EXTRA_FD + 1); /* the limit on numbers may be low by now */
             if (domain < 0) die("landlock");
             close(made);
             add_rule(domain, r.fs, "/");

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -61,6 +62,8 @@ def ringfence_process(place: Place) -> Iterator[Callable[[str], subprocess.Popen
             text=True,
             env=env,
             cwd=place.workspace,
+            # A shell that starts us in the background makes us ignore it, and then our children.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         )
         started.append(child)
         return child

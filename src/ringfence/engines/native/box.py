@@ -135,9 +135,10 @@ class NativeBox:
         """
         self._control.configure()
         try:
-            listener = await self._control.ready
+            await self._control.ready
         except Internal:
             raise Internal(self._complaints() or "the box ended before it was ready") from None
+        listener = self._control.take_listener()
         if listener >= 0:
             try:
                 reads = self._grant.explain is Explain.FULL

@@ -38,8 +38,8 @@ class Control:
         self._waiting: deque[tuple[Kind, int, tuple[str, ...], tuple[int, ...]]] = deque()
         """Messages that did not fit into the socket, with copies of their descriptors."""
         self._tell: Callable[[], None] | None = None
-        self.ready: asyncio.Future[int] = self._loop.create_future()
-        """The listener of the notification filter, -1 if there is none; whoever waits for it closes it."""
+        self.ready: asyncio.Future[None] = self._loop.create_future()
+        self._listener = -1
         self.first_pid = 0
         """PID 1 of the box, as our own pid namespace names it."""
         self.lost = False
@@ -135,8 +135,15 @@ class Control:
         self._on_message()
         return not self.lost
 
+    def take_listener(self) -> int:
+        """The listener that READY brought, now the caller's to close; -1 if there is none, or somebody has it."""
+        listener, self._listener = self._listener, -1
+        return listener
+
     def close(self) -> None:
         """Listen no more; the socket itself is closed by whoever made it."""
+        if self._listener >= 0:
+            os.close(self.take_listener())
         if not self.lost:
             self._loop.remove_reader(self._socket.fileno())
             self._drop_waiting()
@@ -145,7 +152,7 @@ class Control:
     def fail(self, fault: Internal) -> None:
         """Whoever still waits for a reply waits in vain."""
         self.lost = True
-        waiting: list[asyncio.Future[int] | asyncio.Future[Reply]] = [self.ready]
+        waiting: list[asyncio.Future[None] | asyncio.Future[int] | asyncio.Future[Reply]] = [self.ready]
         for job in self._jobs.values():
             waiting.append(job.ended)
             if job.terminal is not None:
@@ -172,10 +179,12 @@ class Control:
         match reply.kind:
             case Kind.READY:
                 self.first_pid = received.sender
+                if received.descriptor >= 0:
+                    if self._listener >= 0:
+                        os.close(self._listener)
+                    self._listener = received.descriptor
                 if not self.ready.done():
-                    self.ready.set_result(received.descriptor)
-                elif received.descriptor >= 0:
-                    os.close(received.descriptor)
+                    self.ready.set_result(None)
             case Kind.TERMINAL if job is not None and job.terminal is not None and not job.terminal.done():
                 job.terminal.set_result(received.descriptor)
             case Kind.TERMINAL:

@@ -148,8 +148,6 @@ def take_back_signals() -> None:
     A handler would let signals through from inside a box, from which the kernel shields PID 1 only where it has none;
     and what is ignored stays so in every program that is started.
     """
-    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
     for number in range(1, 32):
-        if number not in (signal.SIGINT, signal.SIGKILL, signal.SIGSTOP):
+        if number not in (signal.SIGKILL, signal.SIGSTOP):
             signal.signal(number, signal.SIG_DFL)
