@@ -173,7 +173,9 @@ class Worker:
         waiting = native._shell  # there is no public way to tell whether a command went to it
         before = await _wait_asleep()
         started = time.monotonic()
-        result = await box.shell(command, timeout=self.job.timeout)
+        # A line that is one plain program would be started as that, without a shell; a blank makes it a line.
+        line = command if "\n" in command else f"{command} "
+        result = await box.shell(line, timeout=self.job.timeout)
         self._note(result, started, out, err)
         self.facts.cold |= waiting is None or not waiting.job.ended.done()
         self.facts.strays += await _strays(before, native)
