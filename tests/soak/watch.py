@@ -60,6 +60,15 @@ def cgroups(maker: int) -> list[str]:
     return [directory for directory, _, _ in os.walk("/sys/fs/cgroup") if f"/ringfence-{maker}-" in directory]
 
 
+def _is_dead(pid: str) -> bool:
+    """A process that nobody has waited for: when a launcher is killed, whoever adopts its orphans does so in its own time,
+    and the test runner adopts without waiting."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in "ZX"
+    except (FileNotFoundError, ProcessLookupError, IndexError):
+        return True
+
+
 def descendants(pid: int) -> list[int]:
     found: list[int] = []
     waiting = [pid]
@@ -73,7 +82,7 @@ def descendants(pid: int) -> list[int]:
                 text = Path(f"/proc/{parent}/task/{task}/children").read_text()
             except (FileNotFoundError, ProcessLookupError):
                 continue
-            children = [int(child) for child in text.split()]
+            children = [int(child) for child in text.split() if not _is_dead(child)]
             found += children
             waiting += children
     return found
