@@ -61,8 +61,7 @@ def cgroups(maker: int) -> list[str]:
 
 
 def _is_dead(pid: str) -> bool:
-    """A process that nobody has waited for: when a launcher is killed, whoever adopts its orphans does so in its own time,
-    and the test runner adopts without waiting."""
+    """Nobody has waited for it: when a launcher is killed, whoever adopts its orphans does so in its own time."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in "ZX"
     except (FileNotFoundError, ProcessLookupError, IndexError):

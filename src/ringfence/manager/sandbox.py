@@ -14,7 +14,7 @@ from ringfence.approvals.base import ConfirmationService
 from ringfence.audit.events import Observer
 from ringfence.audit.violations import ViolationStore
 from ringfence.engines.base import Box, Process
-from ringfence.errors import InvalidConfig, RingfenceError
+from ringfence.errors import Internal, InvalidConfig, RingfenceError
 from ringfence.languages.registry import find as find_language
 from ringfence.manager.assemble import Assembly, Judged, assemble, warn_of
 from ringfence.manager.configuring import home_directory
@@ -211,11 +211,17 @@ class Sandbox:
         """
         await (await self._acquire()).warm()
 
+    def _is_closed(self) -> Exception:
+        """Whoever closes their own sandbox and goes on made a mistake; a pool's may be ended by somebody else."""
+        if self._journal_is_shared:
+            return Internal("the session was ended while this call waited", hint="acquire it again")
+        return RuntimeError("the sandbox is closed")
+
     async def _acquire(self) -> Box:
         """The box; a new one if there is none yet, or if the last one was lost."""
         async with self._opening:
             if self._closed:
-                raise RuntimeError("the sandbox is closed")
+                raise self._is_closed()
             if self._box is not None and not self._box.alive:
                 lost, self._box = self._box, None
                 await lost.close()
@@ -224,7 +230,7 @@ class Sandbox:
                 box = await self._open()
                 if self._closed:
                     await box.close()
-                    raise RuntimeError("the sandbox is closed")
+                    raise self._is_closed()
                 self._box = box
                 self._reporting.opened(self.current_usage)
             self._used = time.monotonic()

@@ -93,7 +93,8 @@ class Supervisor:
         return tuple(seen.violations), seen.observed(reads=self._reads)
 
     def close(self) -> None:
-        self._loop.remove_reader(self._lifeline.fileno())
+        if self._lifeline.fileno() >= 0:
+            self._loop.remove_reader(self._lifeline.fileno())
 
     def drain(self) -> None:
         while self._hear():
@@ -110,7 +111,7 @@ class Supervisor:
         except OSError:
             packet = b""
         if not packet:
-            self._loop.remove_reader(self._lifeline.fileno())
+            self.close()
             return False
         if len(packet) < _HEAD.size:
             return True
