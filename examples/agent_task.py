@@ -52,7 +52,13 @@ def make_project(directory: Path) -> None:
 
 
 async def work(project: Path, console: Console) -> list[str]:
-    shown = Table("the agent wants to", "ending", "what it saw", title="An agent at work", title_justify="left")
+    shown = Table(
+        "the agent wants to",
+        "ending",
+        "what it saw, or why it was refused",
+        title="An agent at work",
+        title_justify="left",
+    )
     runs: list[str] = []
     limits = ringfence.Limits(wall_seconds=5, memory_bytes=512 << 20)
     git = {
@@ -60,13 +66,15 @@ async def work(project: Path, console: Console) -> list[str]:
         for who in ("AUTHOR", "COMMITTER")
         for what, value in (("NAME", "Agent"), ("EMAIL", "agent@example.org"))
     }
-    async with ringfence.Sandbox(project, limits=limits, env=git) as box:
+    async with ringfence.Sandbox(project, limits=limits, env=git, explain="full") as box:
         for title, command, cwd in TASKS:
             result = await box.shell(command, cwd=cwd, timeout=2)
             said = (result.stdout + result.stderr).strip().splitlines()
-            reason = str(result.ending) if not isinstance(result.ending, ringfence.Exited) else said[-1] if said else ""
+            reason = result.blocked_reason or (said[-1] if said else "")
+            if not result.blocked and not isinstance(result.ending, ringfence.Exited):
+                reason = str(result.ending)
             colour = "green" if result.ok else "red"
-            shown.add_row(title, f"[{colour}]{escape(str(result.ending).split(':')[0])}[/]", escape(reason[:100]))
+            shown.add_row(title, f"[{colour}]{escape(str(result.ending).split(':')[0])}[/]", escape(reason[:170]))
             runs.append(result.run_id)
         wall = box.wall
     console.print(shown)
@@ -77,18 +85,18 @@ async def work(project: Path, console: Console) -> list[str]:
 
 def show_journal(console: Console, journal: Path, runs: list[str]) -> None:
     shown = Table(
-        "run", "command", "verdict", "ending", "CPU s", "peak MiB", title="What was recorded", title_justify="left"
+        "run", "command", "verdict", "ending", "CPU s", "peak MB", title="What was recorded", title_justify="left"
     )
     for line in journal.read_text().splitlines():
         entry = json.loads(line)
         if entry["run"] in runs:
-            peak = entry.get("peak_memory_bytes", 0) / 2**20
+            peak = entry.get("memory_used_mb") or 0
             shown.add_row(
                 entry["run"][:6],
                 escape(entry["command"][:40]),
                 entry["verdict"],
                 escape(entry["ending"].split(":")[0]),
-                f"{entry.get('cpu_seconds', 0):.2f}",
+                f"{(entry.get('cpu_time_ms') or 0) / 1000:.2f}",
                 f"{peak:.0f}",
             )
     console.print(shown)
