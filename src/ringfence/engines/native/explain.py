@@ -54,7 +54,8 @@ class Explainer:
         # What the wall covers, and no more: a repository that is made during the run has hooks of its own.
         covers = (cover for cover in view.covers if cover.how is How.FREEZE)
         self._frozen = tuple((os.path.join(cover.root, cover.below), cover.below) for cover in covers)
-        self._system = (*view.system, *(name for name, _ in view.links), "/etc", *_KERNEL)
+        # Programs look at the machine in /sys and for services in /run, and do without.
+        self._system = (*view.system, *(name for name, _ in view.links), "/etc", "/sys", "/run", *_KERNEL)
         self._stand_ins = frozenset(f"/etc/{name}" for name, _ in (*view.texts, *view.etc))
 
     def __call__(self, operation: str, one: str, two: str) -> tuple[int, Violation | None]:
