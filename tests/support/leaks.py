@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-GRACE_SECONDS = 1.0
+GRACE_SECONDS = 6.0  # a guardian whose manager was killed has five for its groups
 POLL_SECONDS = 0.02
 
 _PR_SET_CHILD_SUBREAPER = 36  # linux/prctl.h
