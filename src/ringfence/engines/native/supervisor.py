@@ -5,6 +5,7 @@ write; the strings in it are the command's own. Its packets are bounded and chec
 """
 
 import asyncio
+import errno
 import os
 import socket
 import struct
@@ -14,7 +15,7 @@ from dataclasses import dataclass, field
 
 from ringfence.engines.native.protocol import VERSION, Kind
 from ringfence.values.outcome import Observed
-from ringfence.values.violation import Violation
+from ringfence.values.violation import Severity, Violation, ViolationType
 
 _HEAD = struct.Struct("=IIII")
 _PACKET_MAX = 16 * 1024
@@ -127,7 +128,14 @@ class Supervisor:
         return True
 
     def _answer(self, question: int, operation: str, one: str, two: str) -> None:
-        error, violation = self._judge(operation, one, two)
+        try:
+            error, violation = self._judge(operation, one, two)
+        except Exception as fault:  # whatever it is: what could not be judged is refused, and nobody waits for ever
+            what = f"{operation} of {one}: it could not be judged ({type(fault).__name__})"
+            violation = Violation(
+                ViolationType.PATH_ACCESS_DENIED, Severity.HIGH, what, "fault in judging", "", None, one
+            )
+            error = errno.EACCES
         if violation is not None:
             self._seen.refuse(violation)
         elif operation != "connect":

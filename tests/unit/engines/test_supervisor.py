@@ -1,0 +1,79 @@
+"""Our end of the lifeline: what the guardian asks is answered, whatever it asks and whatever goes wrong."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import socket
+import struct
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ringfence.engines.native.protocol import VERSION, Kind
+from ringfence.engines.native.supervisor import Judge, Supervisor
+from ringfence.values.violation import Severity, Violation, ViolationType
+
+REFUSAL = Violation(ViolationType.PATH_ACCESS_DENIED, Severity.MEDIUM, "no", "a rule")
+HEAD = struct.Struct("=IIII")
+
+
+def packet(kind: int, question: int, *words: str, version: int = VERSION) -> bytes:
+    return HEAD.pack(version, kind, question, 7) + "\0".join((*words, "")).encode()
+
+
+def converse(judge: Judge, *packets: bytes) -> tuple[list[tuple[int, ...]], tuple[Violation, ...]]:
+    """What the supervisor answers to these packets, and the violations that it keeps."""
+
+    async def talk() -> tuple[list[tuple[int, ...]], tuple[Violation, ...]]:
+        ours, guardian = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        ours.setblocking(False)
+        guardian.setblocking(False)
+        with ours, guardian:
+            supervisor = Supervisor(ours, judge, reads=False)
+            for each in packets:
+                guardian.send(each)
+            violations, _ = supervisor.end()
+            answers = []
+            try:
+                while True:
+                    answers.append(HEAD.unpack(guardian.recv(64)))
+            except BlockingIOError:
+                supervisor.close()
+                return answers, violations
+
+    return asyncio.run(talk())
+
+
+def broken(operation: str, one: str, two: str) -> tuple[int, Violation | None]:
+    raise KeyError(one)
+
+
+@pytest.mark.req("C12")
+def test_a_fault_in_judging_refuses_and_is_recorded() -> None:
+    answers, violations = converse(broken, packet(Kind.ASKED, 3, "write", "/x", ""))
+
+    assert answers == [(VERSION, Kind.ANSWER, 3, errno.EACCES)]
+    assert [(violation.rule, violation.target) for violation in violations] == [("fault in judging", "/x")]
+
+
+def test_every_question_is_answered_by_its_number() -> None:
+    asked = [packet(Kind.ASKED, number, "write", f"/{number}", "") for number in (5, 1, 9)]
+
+    answers, violations = converse(lambda *_: (errno.EROFS, REFUSAL), *asked)
+
+    assert [(kind, number, error) for _, kind, number, error in answers] == [
+        (Kind.ANSWER, number, errno.EROFS) for number in (5, 1, 9)
+    ]
+    assert violations == (REFUSAL,)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.binary(min_size=1, max_size=64), max_size=8))
+def test_what_makes_no_sense_is_passed_over(noise: list[bytes]) -> None:
+    good = packet(Kind.ASKED, 2, "write", "/x", "")
+
+    answers, _ = converse(lambda *_: (0, None), *noise, good)
+
+    assert (VERSION, Kind.ANSWER, 2, 0) in answers
