@@ -11,7 +11,7 @@
  *
  * If the guardian dies, the kernel answers ENOSYS for it. Nothing here waits for the manager or for the box.
  */
-#include "box.h"
+#include "supervise.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -21,7 +21,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -29,41 +28,9 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#ifndef SYS_openat2
-#define SYS_openat2 437
-#endif
-/* As the kernel defines them; its headers are not there for every libc. */
-struct data {
-    int nr;
-    uint32_t arch;
-    uint64_t instruction_pointer, args[6];
-};
-struct notification {
-    uint64_t id;
-    uint32_t pid, flags;
-    struct data data;
-};
-struct response {
-    uint64_t id;
-    int64_t value;
-    int32_t error;
-    uint32_t flags;
-};
-struct how {
-    uint64_t flags, mode, resolve;
-};
-#define NOTIF_RECV _IOWR('!', 0, struct notification)
-#define NOTIF_SEND _IOWR('!', 1, struct response)
-#define NOTIF_SET_FLAGS _IOW('!', 4, uint64_t)
-#define SYNC_WAKE_UP 1ul
-#define GO_ON 1u
-#define RESOLVE_NO_MAGICLINKS 2u
-#define RESOLVE_IN_ROOT 0x10u
-#define PATH_SIZE 4096
 #define PENDING_MAX 256
+#define APPROVED_MAX 8
 #define SEEN_SIZE 4096 /* a power of two */
-#define HERE (-100)    /* AT_FDCWD */
-#define MISSING "missing" /* what the caller would not find: the view hides it, or it is not there */
 
 /* How each kind of call names what it is about. The numbers of calls come with the rules, since they differ by machine. */
 enum shape {
@@ -91,18 +58,25 @@ struct call {
     char name[16]; /* what the manager is told */
 };
 
+/* A call that the manager has been asked about, and what it has said yes to already. */
+struct pending {
+    struct notification call;
+    uint64_t asked, approved[APPROVED_MAX];
+    size_t approvals;
+};
+
 struct list {
     char **items;
     size_t count;
 };
 
 static struct {
-    int listener, manager, full;
+    int listener, manager, full, strict;
     struct call *calls;
     size_t call_count;
     struct list write, read, cover, name;
     uint64_t seen[SEEN_SIZE];
-    uint64_t pending[PENDING_MAX]; /* notifications that the manager has been asked about */
+    struct pending pending[PENDING_MAX], *again; /* the one whose answer has come, while its call is looked at once more */
     uint64_t dropped;
 } self = {.listener = -1};
 
@@ -113,12 +87,21 @@ static void append(struct list *l, char *item) {
     l->items[l->count++] = item;
 }
 
-/* Words: full | call NUMBER SHAPE NAME | write PATH | read PATH | cover PATH | name PATTERN */
+/* Words: full | strict | as UID GID | call NUMBER SHAPE NAME | write PATH | read PATH | cover PATH | name PATTERN |
+ * inode DEVICE NUMBER PATH */
 static void read_rules(struct words w) {
     while (more(&w)) {
         const char *verb = word(&w);
         if (!strcmp(verb, "full")) {
             self.full = 1;
+        } else if (!strcmp(verb, "strict")) {
+            self.strict = 1;
+        } else if (!strcmp(verb, "as")) {
+            uid_t uid = (uid_t)number(&w);
+            broker_as(uid, (gid_t)number(&w));
+        } else if (!strcmp(verb, "inode")) {
+            uint64_t device = number(&w), inode = number(&w);
+            broker_denies(device, inode, word(&w));
         } else if (!strcmp(verb, "call")) {
             struct call *grown = realloc(self.calls, (self.call_count + 1) * sizeof *grown);
             if (!grown) die("memory");
@@ -145,6 +128,7 @@ static void read_rules(struct words w) {
 
 void supervise(int listener, int rules, int manager) {
     read_rules(slurp(rules));
+    broker_ready();
     self.listener = listener;
     self.manager = manager;
     ioctl(listener, NOTIF_SET_FLAGS, SYNC_WAKE_UP); /* older kernels wake us a little later */
@@ -152,20 +136,34 @@ void supervise(int listener, int rules, int manager) {
 
 int supervised(void) { return self.listener; }
 
-static void answer(uint64_t id, int error) {
+void answer(uint64_t id, int error) {
     struct response r = {.id = id, .error = -error, .flags = error ? 0 : GO_ON};
     ioctl(self.listener, NOTIF_SEND, &r); /* who asked may be gone */
 }
 
+void answer_done(uint64_t id) {
+    struct response r = {.id = id};
+    ioctl(self.listener, NOTIF_SEND, &r);
+}
+
+void answer_descriptor(uint64_t id, int fd, int flags) {
+    struct added a = {.id = id, .flags = ADD_AND_SEND, .source = (uint32_t)fd, .number_flags = (uint32_t)(flags & O_CLOEXEC)};
+    int failed = ioctl(self.listener, NOTIF_ADDFD, &a) < 0 ? errno : 0;
+    close(fd);
+    if (failed) answer(id, failed);
+}
+
+int is_asked(uint64_t id) { return !ioctl(self.listener, NOTIF_ID_VALID, &id); }
+
 /* --- the caller's memory ----------------------------------------------------------------------------------------------- */
 
-static ssize_t peek(pid_t pid, uint64_t address, void *into, size_t size) {
+ssize_t peek(pid_t pid, uint64_t address, void *into, size_t size) {
     struct iovec ours = {into, size}, theirs = {(void *)(uintptr_t)address, size};
     return process_vm_readv(pid, &ours, 1, &theirs, 1, 0);
 }
 
 /* A string, page by page: it may end just before one that is not there. */
-static int peek_text(pid_t pid, uint64_t address, char *into) {
+int peek_text(pid_t pid, uint64_t address, char *into) {
     size_t got = 0;
     while (got < PATH_SIZE - 1) {
         size_t room = 4096 - ((address + got) & 4095);
@@ -180,11 +178,20 @@ static int peek_text(pid_t pid, uint64_t address, char *into) {
 
 /* --- paths ------------------------------------------------------------------------------------------------------------- */
 
-static int link_of(const char *path, char *into) {
+int link_of(const char *path, char *into) {
     ssize_t n = readlink(path, into, PATH_SIZE - 1);
     if (n <= 0 || n >= PATH_SIZE - 1) return -1;
     into[n] = 0;
     return 0;
+}
+
+/* The root of the box, opened once: nobody in it may change its root, the filter sees to that. */
+int root_of(pid_t pid) {
+    static int root = -1;
+    char name[64];
+    snprintf(name, sizeof name, "/proc/%d/root", pid);
+    if (root < 0) root = open(name, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    return root;
 }
 
 /* Where `text` leads the caller, links followed; a last name that is not there is kept. Returns 1 if nothing is there. */
@@ -200,8 +207,7 @@ static int resolve(pid_t pid, int dirfd, const char *text, int follow, char *int
         if (*text) snprintf(whole, sizeof whole, "%s/%s", base, text);
         else snprintf(whole, sizeof whole, "%s", base);
     }
-    snprintf(name, sizeof name, "/proc/%d/root", pid);
-    int root = open(name, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    int root = root_of(pid);
     if (root < 0) return -1;
     struct how how = {O_PATH | O_CLOEXEC | (follow ? 0 : O_NOFOLLOW), 0, RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS};
     int fd = (int)syscall(SYS_openat2, root, whole, &how, sizeof how);
@@ -217,7 +223,6 @@ static int resolve(pid_t pid, int dirfd, const char *text, int follow, char *int
             last[-1] = '/';
         }
     }
-    close(root);
     if (fd < 0) { /* not there, or not to be reached: as it was written */
         snprintf(into, PATH_SIZE, "%.*s", PATH_SIZE - 1, whole);
         return 1;
@@ -255,8 +260,10 @@ static int has_named_part(const char *path) {
         if (n >= sizeof part) return 1;
         memcpy(part, at, n);
         part[n] = 0;
-        for (size_t i = 0; i < self.name.count; i++)
-            if (!fnmatch(self.name.items[i], part, 0)) return 1;
+        for (size_t i = 0; i < self.name.count; i++) {
+            const char *name = self.name.items[i];
+            if (strchr(name, '*') ? !fnmatch(name, part, FNM_NOESCAPE) : !strcmp(name, part)) return 1;
+        }
         at += n;
     }
     return 0;
@@ -273,12 +280,18 @@ static int is_own_descriptor(const char *text) {
 
 /* --- telling the manager ----------------------------------------------------------------------------------------------- */
 
-static int was_seen(const char *name, const char *path) {
+static uint64_t hashed(const char *name, const char *one, const char *two) {
     uint64_t hash = 14695981039346656037u;
-    for (const char *p = name; *p; p++) hash = (hash ^ (uint8_t)*p) * 1099511628211u;
-    for (const char *p = path; *p; p++) hash = (hash ^ (uint8_t)*p) * 1099511628211u;
-    hash |= 1;
-    uint64_t *place = &self.seen[hash & (SEEN_SIZE - 1)];
+    const char *words[] = {name, one, two};
+    for (int i = 0; i < 3; i++) {
+        for (const char *p = words[i]; *p; p++) hash = (hash ^ (uint8_t)*p) * 1099511628211u;
+        hash = (hash ^ 0) * 1099511628211u;
+    }
+    return hash | 1;
+}
+
+static int was_seen(const char *name, const char *path) {
+    uint64_t hash = hashed(name, path, ""), *place = &self.seen[hash & (SEEN_SIZE - 1)];
     if (*place == hash) return 1;
     *place = hash; /* what it held is told again if it comes again */
     return 0;
@@ -301,26 +314,61 @@ static int tell(uint32_t kind, uint32_t question, uint32_t pid, const char *name
     return -1;
 }
 
-static void ask(const struct notification *n, const char *name, const char *one, const char *two) {
-    for (uint32_t i = 0; i < PENDING_MAX; i++)
-        if (!self.pending[i]) {
-            self.pending[i] = n->id;
-            if (!tell(ASKED, i, n->pid, name, one, two)) return;
-            self.pending[i] = 0;
-            break;
-        }
-    answer(n->id, 0); /* nobody can be asked: the wall decides alone */
+/* Returns 1 if the manager has said yes to just this already. */
+static int ask(const struct notification *n, const char *name, const char *one, const char *two) {
+    uint64_t hash = hashed(name, one, two);
+    struct pending *p = self.again;
+    for (size_t i = 0; p && i < p->approvals; i++)
+        if (p->approved[i] == hash) return 1;
+    if (!p) {
+        for (p = self.pending; p < self.pending + PENDING_MAX && p->call.id; p++) {}
+        if (p < self.pending + PENDING_MAX) *p = (struct pending){.call = *n};
+        else p = NULL;
+    }
+    if (p) {
+        p->asked = hash;
+        if (p->approvals < APPROVED_MAX && !tell(ASKED, (uint32_t)(p - self.pending), n->pid, name, one, two)) return 0;
+        p->call.id = 0;
+    }
+    answer(n->id, self.strict ? EACCES : 0); /* nobody can be asked: the wall decides alone, if it can */
+    return 0;
 }
 
+static void on_notification(const struct notification *n);
+
 void supervisor_answered(uint32_t question, uint32_t error) {
-    if (question >= PENDING_MAX || !self.pending[question] || error > 4095) return;
-    answer(self.pending[question], (int)error);
-    self.pending[question] = 0;
+    if (question >= PENDING_MAX || !self.pending[question].asked || error > 4095) return;
+    struct pending *p = &self.pending[question];
+    uint64_t asked = p->asked;
+    p->asked = 0;
+    if (error || !self.strict) {
+        answer(p->call.id, (int)error);
+    } else { /* what it is about may have changed: it is looked at again */
+        p->approved[p->approvals++] = asked;
+        self.again = p;
+        on_notification(&p->call);
+        self.again = NULL;
+    }
+    if (!p->asked) p->call.id = 0;
 }
 
 void supervisor_forgets(void) { memset(self.seen, 0, sizeof self.seen); }
 
 /* --- one call ---------------------------------------------------------------------------------------------------------- */
+
+int is_suspect(const char *path) {
+    return below_any(path, &self.cover) || has_named_part(path);
+}
+
+int permitted(const struct notification *n, const char *operation, const char *path, const char *second, int changes, const char *note) {
+    int fine = is_fine(path, changes) || (self.strict && !changes && is_fine(path, 1));
+    if (fine && (!second || is_fine(second, 1)) && (!*note || !strcmp(note, MISSING))) {
+        int told = changes || self.full || !strcmp(operation, "exec");
+        if (told && !was_seen(operation, path)) tell(TOUCHED, 0, n->pid, operation, path, second ? second : "");
+        return 1;
+    }
+    return ask(n, operation, path, second ? second : note);
+}
 
 static void on_path(const struct notification *n, const struct call *c, int changes, int dirfd, uint64_t address, int follow,
                     const char *second) {
@@ -328,16 +376,7 @@ static void on_path(const struct notification *n, const struct call *c, int chan
     const char *name = c->shape > OPENAT2 ? c->name : changes ? "write" : "read";
     int missing = -1;
     if (!peek_text((pid_t)n->pid, address, text) && !is_own_descriptor(text)) missing = resolve((pid_t)n->pid, dirfd, text, follow, path);
-    if (missing < 0) {
-        answer(n->id, 0);
-        return;
-    }
-    if (is_fine(path, changes) && (!second || is_fine(second, 1))) {
-        if (!was_seen(name, path)) tell(TOUCHED, 0, n->pid, name, path, second ? second : "");
-        answer(n->id, 0);
-        return;
-    }
-    ask(n, name, path, second ? second : missing && !changes ? MISSING : "");
+    if (missing < 0 || permitted(n, name, path, second, changes, missing && !changes ? MISSING : "")) answer(n->id, 0);
 }
 
 static void on_address(const struct notification *n, const struct call *c, uint64_t address, uint64_t length) {
@@ -388,7 +427,7 @@ static void on_address(const struct notification *n, const struct call *c, uint6
         break;
     default: answer(n->id, 0); return;
     }
-    ask(n, c->name, text, missing ? MISSING : "");
+    if (ask(n, c->name, text, missing ? MISSING : "")) answer(n->id, 0);
 }
 
 static void on_call(const struct notification *n, const struct call *c) {
@@ -396,15 +435,15 @@ static void on_call(const struct notification *n, const struct call *c) {
     char second[PATH_SIZE], text[PATH_SIZE];
     int here = HERE;
     switch (c->shape) {
-    case OPEN: on_path(n, c, !!(a[1] & (O_WRONLY | O_RDWR | O_CREAT | O_TRUNC)), here, a[0], !(a[1] & O_NOFOLLOW), NULL); break;
-    case OPENAT: on_path(n, c, !!(a[2] & (O_WRONLY | O_RDWR | O_CREAT | O_TRUNC)), (int)a[0], a[1], !(a[2] & O_NOFOLLOW), NULL); break;
+    case OPEN: on_path(n, c, !!(a[1] & CHANGING), here, a[0], !(a[1] & O_NOFOLLOW), NULL); break;
+    case OPENAT: on_path(n, c, !!(a[2] & CHANGING), (int)a[0], a[1], !(a[2] & O_NOFOLLOW), NULL); break;
     case OPENAT2: {
         struct how how = {0};
         if (peek((pid_t)n->pid, a[2], &how, sizeof how.flags) < 0) {
             answer(n->id, 0);
             break;
         }
-        int changes = !!(how.flags & (O_WRONLY | O_RDWR | O_CREAT | O_TRUNC));
+        int changes = !!(how.flags & CHANGING);
         if (changes || self.full) on_path(n, c, changes, (int)a[0], a[1], !(how.flags & O_NOFOLLOW), NULL);
         else answer(n->id, 0);
         break;
@@ -434,16 +473,21 @@ static void on_call(const struct notification *n, const struct call *c) {
     }
 }
 
+static void on_notification(const struct notification *n) {
+    if (self.strict && brokered(n)) return;
+    for (size_t i = 0; i < self.call_count; i++)
+        if (self.calls[i].nr == n->data.nr) {
+            on_call(n, &self.calls[i]);
+            return;
+        }
+    answer(n->id, 0);
+}
+
 /* Called when the listener is readable. Returns 0 when nobody is left to be supervised. */
 int supervise_one(void) {
     struct notification n;
     memset(&n, 0, sizeof n);
     if (ioctl(self.listener, NOTIF_RECV, &n)) return errno == ENOENT || errno == EINTR || errno == EAGAIN;
-    for (size_t i = 0; i < self.call_count; i++)
-        if (self.calls[i].nr == n.data.nr) {
-            on_call(&n, &self.calls[i]);
-            return 1;
-        }
-    answer(n.id, 0);
+    on_notification(&n);
     return 1;
 }

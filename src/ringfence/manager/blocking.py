@@ -41,6 +41,7 @@ def run(
     language: str | None = None,
     python: StrPath | None = None,
     explain: Explain | str = Explain.CHANGES,
+    strict: bool = False,
 ) -> Result:
     """Run one command in a box of its own, wait for it, and throw the box away.
 
@@ -69,6 +70,7 @@ def run(
             confirmation=confirmation,
             python=python,
             explain=explain,
+            strict=strict,
         )
         async with sandbox:
             if language is not None and isinstance(command, str):

@@ -57,6 +57,7 @@ class Wish:
     python: str | os.PathLike[str] | None = None
     preload: tuple[str, ...] = ()
     explain: Explain = Explain.CHANGES
+    strict: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +117,8 @@ def make_grant(
     requires = wish.requires | (terms.requires if terms else frozenset())
     if read_outside:
         requires -= {Guarantee.HOST_FILES_HIDDEN, Guarantee.HOST_NAMES_HIDDEN}
+    if _is_strict(wish, config, terms):
+        requires |= {Guarantee.DENIED_AT_OPEN}
     roots = tuple(path for path in dict.fromkeys(writable) if path != workspace)
     grant = Grant(
         workspace=workspace,
@@ -123,15 +126,28 @@ def make_grant(
         readable=tuple(dict.fromkeys(readable)),
         denied=denied,
         protected=(*PROTECTED, *UNMADE, *_inside_roots(policy_files, (workspace, *roots))),
+        strict=Guarantee.DENIED_AT_OPEN in requires,
         read_outside=read_outside,
         env=(*env.items(), *wish.env),
         python=_interpreter(wish.python),
         preload=_modules(wish.preload),
-        explain=wish.explain,
+        explain=_explained(wish, terms),
         limits=terms.limits(config.limits, wish.limits) if terms else wish.limits or config.limits,
         requires=requires,
     )
     return grant, tuple(notes)
+
+
+def _is_strict(wish: Wish, config: SandboxConfig, terms: Terms | None) -> bool:
+    """Whoever says so: all of them only tighten."""
+    return wish.strict or config.strict or bool(terms and terms.value("filesystem.strict"))
+
+
+def _explained(wish: Wish, terms: Terms | None) -> Explain:
+    """At least as much as the policy wants."""
+    order = tuple(Explain)
+    asked = Explain(terms.value("explain", Explain.OFF)) if terms else Explain.OFF
+    return max(wish.explain, asked, key=order.index)
 
 
 def _interpreter(given: str | os.PathLike[str] | None) -> str | None:

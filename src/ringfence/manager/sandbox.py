@@ -77,6 +77,7 @@ class Sandbox:
         preload: modules that it imports before it is asked for anything.
         explain: how much is looked at while commands run, so that a refusal has its exact reason: `off`, `changes`
             (opens for writing, programs, connections, names and modes) or `full` (every open).
+        strict: hold the blacklist at the moment of opening too, against hard links and files that come later.
         observers: who is told what happens: metrics, traces (docs/metrics.md).
         agent_id, org_id: who the journal says asks for what runs.
 
@@ -103,6 +104,7 @@ class Sandbox:
         python: StrPath | None = None,
         preload: Sequence[str] = (),
         explain: Explain | str = Explain.CHANGES,
+        strict: bool = False,
         observers: Sequence[Observer] = (),
         agent_id: str | None = None,
         org_id: str | None = None,
@@ -118,6 +120,7 @@ class Sandbox:
             python=python,
             preload=tuple(preload),
             explain=_explain(explain),
+            strict=strict,
         )
         judged = Judged(policy=policy, role=role, tool=tool)
         name = os.urandom(8).hex()

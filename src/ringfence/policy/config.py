@@ -55,7 +55,7 @@ _LIMITS: Final[Mapping[str, tuple[str, _Unit]]] = MappingProxyType(
 KEYS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
     {
         "": ("enabled", "filesystem", "network", "limits"),
-        "filesystem": ("whitelist", "blacklist", "allowReadOutside"),
+        "filesystem": ("whitelist", "blacklist", "allowReadOutside", "strict"),
         "network": ("allowNetwork",),
         "limits": tuple(_LIMITS),
     }
@@ -76,6 +76,8 @@ class SandboxConfig:
     blacklist: tuple[str, ...] = BLACKLIST
     """The built-in rows, always all of them and first, then the file's own."""
     allow_read_outside: bool = False
+    strict: bool = False
+    """Whether the blacklist is also held at the moment of opening."""
     limits: Limits = field(default_factory=Limits)
     source: str = "defaults"
     warnings: tuple[str, ...] = ()
@@ -226,6 +228,7 @@ class _Document:
             whitelist=self._whitelist(filesystem.get("whitelist")),
             blacklist=BLACKLIST + self._blacklist(filesystem.get("blacklist")),
             allow_read_outside=self._flag(filesystem.get("allowReadOutside"), default=False),
+            strict=self._flag(filesystem.get("strict"), default=False),
             limits=self._limits(self._subsection(root, "limits")),
             source=self._source,
             warnings=self._network_warnings(network.get("allowNetwork")),

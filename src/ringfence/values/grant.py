@@ -32,6 +32,8 @@ class Grant:
     """Absolute paths, or globs such as `**/.env`, hidden even inside what is granted."""
     protected: tuple[str, ...] = ()
     """Paths relative to a writable directory that stay readable but cannot be written or made."""
+    strict: bool = False
+    """Whether what is denied is also held at the moment of opening, by name and by file, not by covers alone."""
     read_outside: bool = False
     """Whether the rest of the host is readable."""
     env: tuple[tuple[str, str], ...] = ()

@@ -80,6 +80,9 @@ def run(
     observe: Annotated[
         str, typer.Option(metavar="LEVEL", help="What is looked at while it runs: off, changes, or full (every open).")
     ] = "changes",
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Hold the blacklist at each open, also against links and later files.")
+    ] = False,
     explain: Annotated[
         bool, typer.Option("--explain", help="Say on stderr what the wall was and what was used.")
     ] = False,
@@ -116,6 +119,7 @@ def run(
         language=language,
         python=python,
         explain=observe,
+        strict=strict,
         # Whoever sits at the terminal is asked where the policy says so; piped input is the command's, not an answer.
         confirmation=TerminalConfirmationService() if sys.stdin.isatty() and not stdin else None,
         overflow=Overflow.STOP,

@@ -1,8 +1,9 @@
 """How PID 1 confines itself inside a view that is built from nothing: the same for every wall that builds one."""
 
 from ringfence.confinement.base import View
-from ringfence.confinement.linux import landlock
+from ringfence.confinement.linux import landlock, strict
 from ringfence.confinement.linux.landlock import DEVICES, READ, WRITE
+from ringfence.values.guarantee import Guarantee
 
 
 def landlock_words(view: View) -> tuple[str, ...]:
@@ -10,6 +11,14 @@ def landlock_words(view: View) -> tuple[str, ...]:
     rules = [("/", READ), ("/dev", DEVICES), ("/dev/shm", WRITE), ("/tmp", WRITE)]
     rules += [(path, WRITE) for path in (view.home, *view.writable)]
     return landlock.words(rules, version=landlock.abi(), tcp=False, scoped=False)
+
+
+def offered() -> frozenset[Guarantee]:
+    """What such a wall guarantees on this kernel; limits are held by others."""
+    lacking = {Guarantee.OWN_KERNEL, Guarantee.MEMORY_BOUNDED, Guarantee.PROCESSES_BOUNDED}
+    if strict.why_not():
+        lacking.add(Guarantee.DENIED_AT_OPEN)
+    return frozenset(Guarantee) - lacking
 
 
 def kernel_notes() -> tuple[str, ...]:

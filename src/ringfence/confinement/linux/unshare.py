@@ -12,8 +12,8 @@ from functools import cache
 from ringfence.confinement.base import Descriptors, Launch, Probe, StandIn, View
 from ringfence.confinement.linux import seccomp
 from ringfence.confinement.linux.building import build
-from ringfence.confinement.linux.bwrap import GUARANTEES, profile_for
-from ringfence.confinement.linux.inside import kernel_notes, landlock_words
+from ringfence.confinement.linux.bwrap import profile_for
+from ringfence.confinement.linux.inside import kernel_notes, landlock_words, offered
 from ringfence.confinement.linux.probe import can_unshare
 
 
@@ -43,4 +43,4 @@ def _probe() -> Probe:
     problem = can_unshare()
     if problem:
         return Probe(missing=f"no user namespaces ({problem})", hint="allow unprivileged user namespaces")
-    return Probe(GUARANTEES, notes=kernel_notes())
+    return Probe(offered(), notes=kernel_notes())

@@ -143,7 +143,7 @@ class NativeBox:
             try:
                 reads = self._grant.explain is Explain.FULL
                 self._supervisor = Supervisor(self._started.lifeline, Explainer(self._grant, self._view), reads=reads)
-                self._supervisor.attach(listener, notification_rules(self._grant, self._view))
+                self._supervisor.attach(listener, notification_rules(self._grant, self._view, self._started.owner))
             finally:
                 os.close(listener)
 

@@ -1,0 +1,270 @@
+"""Strict deny: a blacklisted file stays closed whatever it is called, whenever it came, and whoever races."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import sys
+import textwrap
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from ringfence import InitializationFailed, Result, Sandbox
+from ringfence.values.guarantee import Guarantee
+from tests.integration.stage import SECRET, Place
+
+pytestmark = pytest.mark.req("A3")
+
+PYTHON = shutil.which("python3", path="/usr/bin:/bin") or sys.executable
+ENV_ROW = "filesystem.blacklist **/.env"
+
+
+def rules(result: Result) -> set[str]:
+    return {violation.rule for violation in result.violations}
+
+
+def while_running(place: Place, change: Callable[[], None], command: str, **options: object) -> Result:
+    """Run a command that waits until the host has changed something."""
+
+    async def work(box: Sandbox) -> Result:
+        call = asyncio.create_task(box.shell(f"until [ -e go ]; do sleep 0.01; done; {command}"))
+        await asyncio.sleep(0.1)
+        change()
+        (place.workspace / "go").touch()
+        return await call
+
+    waiting: Callable[[Sandbox], Awaitable[Result]] = work
+    return place.in_box(waiting, **options)
+
+
+def save(place: Place, name: str, text: str = SECRET) -> None:
+    """As an editor saves: beside, then over."""
+    beside = place.workspace / "beside"
+    beside.write_text(text)
+    beside.rename(place.workspace / name)
+
+
+# --- what covers at the start leave open -----------------------------------------------------------------------------
+
+
+def test_a_hard_link_made_beforehand_is_closed(place: Place) -> None:
+    (place.workspace / ".env").write_text(SECRET)
+    os.link(place.workspace / ".env", place.workspace / "notes.txt")
+
+    strict = place.run("cat notes.txt", strict=True)
+    usual = place.run("cat notes.txt")
+
+    assert SECRET not in strict.stdout and rules(strict) == {ENV_ROW}
+    assert f"{place.workspace}/.env by another name" in str(strict.violations[0])
+    assert SECRET in usual.stdout  # what the covers alone leave open
+
+
+def test_a_hard_link_to_a_secret_of_the_home_is_closed(place: Place) -> None:
+    os.link(place.home / ".ssh" / "key", place.workspace / "notes.txt")
+
+    assert SECRET not in place.run("cat notes.txt", strict=True).stdout
+    assert SECRET in place.run("cat notes.txt").stdout
+
+
+@pytest.mark.parametrize("there_before", [True, False])
+def test_a_file_that_the_host_saves_during_the_run_is_closed(place: Place, there_before: bool) -> None:
+    if there_before:
+        (place.workspace / ".env").write_text("old")
+
+    strict = while_running(place, lambda: save(place, ".env"), "cat .env", strict=True)
+    (place.workspace / "go").unlink()
+    (place.workspace / ".env").unlink()
+    if there_before:
+        (place.workspace / ".env").write_text("old")
+    usual = while_running(place, lambda: save(place, ".env"), "cat .env")
+
+    assert SECRET not in strict.stdout and ENV_ROW in rules(strict)
+    assert SECRET in usual.stdout
+
+
+@pytest.mark.parametrize(
+    "way",
+    [
+        "mv .env x; cat x",
+        "ln .env x; cat x",
+        "ln -s .env x; cat x",
+        "cp .env x; cat x",
+        "dd if=.env status=none",
+        "cat /proc/self/root$PWD/.env",
+        "cat /proc/self/cwd/.env",
+        "cat ./../project/.env",
+        "cat /workspace/.env",
+        "exec 3<.env; cat <&3",
+        "mkdir d; mv .env d/x; cat d/x",
+        ". ./.env",
+        "chmod +x .env; ./.env",
+        f"{PYTHON} -c 'import mmap,os;f=os.open(\".env\",0);print(mmap.mmap(f,0,prot=1)[:])'",
+        f"{PYTHON} -c 'import ctypes;l=ctypes.CDLL(None);print(l.syscall(2,b\".env\",0))' | grep -v -- -1",
+    ],
+)
+def test_no_way_leads_to_a_file_that_came_later(place: Place, way: str) -> None:
+    (place.home / "project" / "go").unlink(missing_ok=True)
+
+    result = while_running(place, lambda: save(place, ".env", f"echo {SECRET}\n"), way, strict=True)
+
+    assert SECRET not in result.stdout + result.stderr
+    assert (place.workspace / ".env").read_text() == f"echo {SECRET}\n"
+
+
+@pytest.mark.parametrize(
+    "way",
+    ["echo x > .env", "echo x >> .env", "truncate -s 0 .env", "rm -f .env", "mv a .env", ": > .env", "ln -f a .env"],
+)
+def test_a_file_that_came_later_cannot_be_changed(place: Place, way: str) -> None:
+    (place.workspace / "a").write_text("a")
+
+    result = while_running(place, lambda: save(place, ".env"), way, strict=True)
+
+    assert ENV_ROW in rules(result)
+    assert (place.workspace / ".env").read_text() == SECRET
+
+
+def test_a_directory_cannot_be_moved_away_from_the_rule_about_what_is_in_it(place: Place) -> None:
+    def change() -> None:
+        (place.workspace / "conf" / "keys").mkdir(parents=True)
+        (place.workspace / "conf" / "keys" / "one").write_text(SECRET)
+
+    command = "mv conf open; cat open/keys/one; mv conf/keys open; cat open/one; cat conf/keys/one"
+    result = while_running(place, change, command, strict=True, deny=["**/conf/keys/one"])
+
+    assert SECRET not in result.stdout
+    assert (place.workspace / "conf" / "keys" / "one").read_text() == SECRET
+
+
+_RACE = textwrap.dedent(
+    """
+    import ctypes, os, threading, time
+    libc = ctypes.CDLL(None, use_errno=True)
+    ways = [b"plain", b".env\\0"]
+    text = ctypes.create_string_buffer(16)
+    over = time.monotonic() + SECONDS
+    def swap():
+        while time.monotonic() < over:
+            for way in ways:
+                ctypes.memmove(text, way, len(way))
+    threading.Thread(target=swap).start()
+    opened = leaked = 0
+    while time.monotonic() < over:
+        fd = libc.open(text, 0)
+        if fd >= 0:
+            opened += 1
+            leaked += os.read(fd, 100).startswith(b"TOKEN")
+            os.close(fd)
+    print(opened, leaked)
+    """
+)
+
+
+def test_a_thread_that_swaps_the_path_meanwhile_opens_nothing(place: Place) -> None:
+    (place.workspace / "plain").write_text("nothing of value")
+    (place.workspace / "race.py").write_text(_RACE.replace("SECONDS", "3"))
+
+    result = while_running(place, lambda: save(place, ".env", f"TOKEN={SECRET}"), f"{PYTHON} race.py", strict=True)
+
+    opened, leaked = map(int, result.stdout.split())
+    assert opened > 100  # the race was run
+    assert leaked == 0
+
+
+# --- and what has to go on working -----------------------------------------------------------------------------------
+
+
+def test_ordinary_work_goes_on(repository: Place) -> None:
+    work = (
+        "mkdir -p a/b && echo x > a/b/c && mv a/b/c a/c && cp a/c a/d && rm a/d && ln -s c a/l && ln a/c a/h && "
+        "chmod +x a/c && git add -A && git commit -qm two && git status --short && ls -la && grep -r x . > /dev/null && "
+        "python3 -c 'import json, tempfile, sqlite3; tempfile.TemporaryFile()' && echo $HOME > ~/x && cat ~/x > /tmp/y && "
+        "mkfifo p && (echo through > p & cat p) && cat /proc/self/status /proc/mounts /proc/uptime > /dev/null && "
+        "cat /dev/stdin < a/c && echo '#!/bin/sh\necho script' > s && chmod +x s && ./s && mv a e && cat e/c && "
+        "cat <(echo substituted) && : > /dev/null && truncate -s 1 e/c && rm -r e && echo all"
+    )
+
+    result = repository.run(work, strict=True)
+
+    assert result.ok, result.stderr
+    assert result.stdout.endswith("through\nx\nscript\nx\nsubstituted\nall\n")
+    assert result.violations == ()
+
+
+def test_files_have_the_mode_that_the_command_asked_for(place: Place) -> None:
+    result = place.run("umask 027; echo > a; mkdir b; umask 0; echo > c; stat -c %a a b c", strict=True)
+
+    assert result.stdout.split() == ["640", "750", "666"]
+
+
+def test_what_the_command_makes_belongs_to_the_workspace_s_owner(place: Place) -> None:
+    place.run("echo > a; mkdir b; ln -s a c; mkfifo d", strict=True)
+
+    owner = place.workspace.stat()
+    for name in "abcd":
+        made = (place.workspace / name).lstat()
+        assert (made.st_uid, made.st_gid) == (owner.st_uid, owner.st_gid)
+
+
+def test_a_file_that_the_owner_may_not_read_stays_closed(place: Place) -> None:
+    """Run by root, the guardian could: it must not."""
+    locked = place.workspace / "locked"
+    locked.write_text(SECRET)
+    locked.chmod(0)
+
+    assert SECRET not in place.run("cat locked", strict=True).stdout
+
+
+def test_a_limit_on_the_size_of_files_holds_for_truncate(place: Place) -> None:
+    from ringfence import Limits
+
+    result = place.run("touch a; truncate -s 1G a; stat -c %s a", strict=True, limits=Limits(file_bytes=1 << 20))
+
+    assert result.stdout == "0\n"
+
+
+def test_a_fifo_that_nobody_writes_keeps_only_its_reader_waiting(place: Place) -> None:
+    result = place.run("mkfifo p; (timeout 1 cat p &); sleep 0.2; echo other > a; cat a", strict=True, timeout=10)
+
+    assert result.stdout == "other\n"
+
+
+@pytest.mark.parametrize("file", ["/proc/1/environ", "/proc/1/maps", "/proc/1/mem", "/proc/sys/kernel/core_pattern"])
+def test_what_the_kernel_shows_is_no_more_than_without(place: Place, file: str) -> None:
+    strict = place.run(f"head -c 1 {file} | wc -c; echo x > {file}", strict=True)
+    usual = place.run(f"head -c 1 {file} | wc -c; echo x > {file}")
+
+    assert strict.stdout == usual.stdout
+    assert not strict.ok and not usual.ok
+
+
+def test_the_wall_says_that_it_is_strict(place: Place) -> None:
+    strict, usual = place.run("true", strict=True), place.run("true")
+
+    assert strict.wall is not None and Guarantee.DENIED_AT_OPEN in strict.wall.guarantees
+    assert usual.wall is not None and Guarantee.DENIED_AT_OPEN not in usual.wall.guarantees
+
+
+def test_a_helper_that_cannot_open_files_is_an_error(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RINGFENCE_HELPER", "python")
+
+    with pytest.raises(InitializationFailed, match="strict"):
+        place.run("true", strict=True)
+
+
+@pytest.mark.req("A1", "B4")
+@pytest.mark.parametrize("by", ["configuration", "policy"])
+def test_files_of_settings_make_it_strict(place: Place, by: str) -> None:
+    (place.workspace / ".env").write_text(SECRET)
+    os.link(place.workspace / ".env", place.workspace / "notes.txt")
+    file = place.home / "settings"
+    if by == "policy":
+        file.write_text("policies:\n  default:\n    filesystem:\n      strict: true\n")
+        options = {"policy": file}
+    else:
+        file.write_text('{"filesystem": {"strict": true}}')
+        options = {"config": file}
+
+    assert SECRET not in place.run("cat notes.txt", **options).stdout
