@@ -179,9 +179,10 @@ def test_a_thread_that_swaps_the_path_meanwhile_opens_nothing(place: Place) -> N
 def test_ordinary_work_goes_on(repository: Place) -> None:
     work = (
         "mkdir -p a/b && echo x > a/b/c && mv a/b/c a/c && cp a/c a/d && rm a/d && ln -s c a/l && ln a/c a/h && "
-        "chmod +x a/c && git add -A && git commit -qm two && git status --short && ls -la && grep -r x . > /dev/null && "
-        "python3 -c 'import json, tempfile, sqlite3; tempfile.TemporaryFile()' && echo $HOME > ~/x && cat ~/x > /tmp/y && "
-        "mkfifo p && (echo through > p & cat p) && cat /proc/self/status /proc/mounts /proc/uptime > /dev/null && "
+        "chmod +x a/c && git add -A && git commit -qm two && git status --short && ls -la && "
+        "grep -r x . > /dev/null && python3 -c 'import json, tempfile, sqlite3; tempfile.TemporaryFile()' && "
+        "echo $HOME > ~/x && cat ~/x > /tmp/y && mkfifo p && (echo through > p & cat p) && "
+        "cat /proc/self/status /proc/mounts /proc/uptime > /dev/null && "
         "cat /dev/stdin < a/c && echo '#!/bin/sh\necho script' > s && chmod +x s && ./s && mv a e && cat e/c && "
         "cat <(echo substituted) && : > /dev/null && truncate -s 1 e/c && rm -r e && echo all"
     )
