@@ -7,6 +7,7 @@ from pathlib import Path
 
 from ringfence.errors import InvalidConfig, PathAccessDenied
 from ringfence.manager.environment import check_variables
+from ringfence.manager.placing import find_places
 from ringfence.policy.config import SandboxConfig, expand, is_encodable
 from ringfence.policy.defaults import PROTECTED, UNMADE
 from ringfence.policy.globs import PathRules, compiled, escape
@@ -133,6 +134,7 @@ def make_grant(
         preload=_modules(wish.preload),
         explain=_explained(wish, terms),
         limits=terms.limits(config.limits, wish.limits) if terms else wish.limits or config.limits,
+        places=find_places(config, terms, _as_granted(config.blacklist, caller), _hidden_places(terms, workspace)),
         requires=requires,
     )
     return grant, tuple(notes)
@@ -165,6 +167,18 @@ def _modules(names: tuple[str, ...]) -> tuple[str, ...]:
         if not all(part.isidentifier() for part in name.split(".")):
             raise InvalidConfig(f"{name!r} is not the name of a module", hint="such as json, or os.path")
     return names
+
+
+def _as_granted(rows: Iterable[str], caller: Caller) -> dict[str, str]:
+    """Rows of a blacklist by what they become in a grant."""
+    return {expand(row, caller.environ, caller.home, glob=True): row for row in rows}
+
+
+def _hidden_places(terms: Terms | None, workspace: Path) -> dict[str, str]:
+    if terms is None:
+        return {}
+    rows = _hidden_rows(terms, os.fspath(workspace))
+    return {row: str(rule.mark) for row, rule in zip(rows, terms.hidden, strict=True)}
 
 
 def _hidden_rows(terms: Terms, workspace: str) -> tuple[str, ...]:

@@ -26,6 +26,7 @@ from ringfence.errors import CommandNotAllowed, InvalidConfig, PathAccessDenied,
 from ringfence.languages.registry import find as find_language
 from ringfence.languages.registry import invocation
 from ringfence.manager.environment import check_variables
+from ringfence.manager.placing import place_of
 from ringfence.manager.reporting import ABANDONED, Reporting, Watch
 from ringfence.policy.config import is_encodable
 from ringfence.policy.decide import Place, decide
@@ -153,7 +154,14 @@ class Pipeline:
         if refusal is not None:
             return refusal
         box = await self._acquire()
-        return await box.run(as_run_by(box, request))
+        return self._placed(await box.run(as_run_by(box, request)))
+
+    def _placed(self, result: Result) -> Result:
+        """With the file and line of each rule that the wall refused by."""
+        if not result.violations:
+            return result
+        found = (each if each.place else replace(each, place=place_of(each, self._grant)) for each in result.violations)
+        return replace(result, violations=tuple(found))
 
     async def start(self, request: Request, terminal: tuple[int, int] | None) -> Process:
         """Start a command that goes on; its record is closed when it ends.

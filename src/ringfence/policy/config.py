@@ -80,6 +80,8 @@ class SandboxConfig:
     """Whether the blacklist is also held at the moment of opening."""
     limits: Limits = field(default_factory=Limits)
     source: str = "defaults"
+    places: tuple[tuple[str, str], ...] = ()
+    """(what was set, file and line): rows of the blacklist by themselves, everything else by its key."""
     warnings: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
@@ -231,8 +233,20 @@ class _Document:
             strict=self._flag(filesystem.get("strict"), default=False),
             limits=self._limits(self._subsection(root, "limits")),
             source=self._source,
+            places=tuple(self._places(root)),
             warnings=self._network_warnings(network.get("allowNetwork")),
         )
+
+    def _places(self, root: _Section) -> Iterator[tuple[str, str]]:
+        filesystem = self._subsection(root, "filesystem")
+        for row in self._rows(filesystem.get("blacklist")):
+            yield row.value, self._file_and_line(row)
+        for name in ("filesystem", "limits"):
+            for key, entry in self._subsection(root, name).items():
+                yield f"{name}.{key}", self._file_and_line(entry)
+
+    def _file_and_line(self, entry: _Entry) -> str:
+        return f"{self._source}:{self._place(self._offsets[entry.path])[0]}"
 
     def _parse(self) -> Any:
         try:

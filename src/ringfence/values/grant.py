@@ -44,6 +44,8 @@ class Grant:
     """Modules that it imports before it is asked for anything."""
     explain: Explain = Explain.CHANGES
     limits: Limits = field(default_factory=Limits)
+    places: tuple[tuple[str, str], ...] = ()
+    """(a rule as violations name it, the file and line that says so)"""
     requires: frozenset[Guarantee] = frozenset()
     """What the wall has to guarantee; a wall that lacks one of them is not used."""
 

@@ -111,7 +111,9 @@ class Violation:
 
     @property
     def rule_and_place(self) -> str:
-        return f"{self.rule} at {self.place}" if self.place else self.rule
+        if not self.place:
+            return self.rule
+        return f"{self.rule} at {self.place}" if ":" in self.place else f"{self.rule} ({self.place})"
 
     def __str__(self) -> str:
         times = f" ({self.count} times)" if self.count > 1 else ""
