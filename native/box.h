@@ -29,7 +29,6 @@ enum kind {                             /* manager to box */
     FORGET = 34,
     /* guardian to manager */
     ASKED = 48,
-    TOUCHED = 49,
 };
 
 enum manner {                           /* flags of SPAWN */
@@ -58,7 +57,7 @@ void kill_children(void);                      /* all direct children of ours; a
 noreturn void launch(int plan, pid_t owner);   /* outside: guardian, then the way into the wall */
 noreturn void init(int control);               /* inside: PID 1 */
 
-void supervise(int listener, int rules, int manager);   /* in the guardian: from now on, answer what the filter stops */
+void supervise(int listener, int rules, int ring, int manager); /* in the guardian: from now on, answer what the filter stops */
 int supervised(void);                                   /* the listener, -1 if there is none */
 int supervise_one(void);                                /* answer one call; 0 when nobody is left to be supervised */
 void supervisor_answered(uint32_t question, uint32_t error);

@@ -172,8 +172,8 @@ static int belongs_to_another(struct caller *c, const char *path) {
 
 /* Follows links by hand, for what the kernel would follow differently for us: /proc/self and the like. 0 or an errno. */
 static int walk(struct caller *c, int root, char *whole, int follow) {
-    static char rest[2 * PATH_SIZE], text[2 * PATH_SIZE];
-    char done[PATH_SIZE + NAME_SIZE] = "";
+    static char rest[2 * PATH_SIZE], text[PATH_SIZE];
+    char done[PATH_SIZE] = "";
     snprintf(rest, sizeof rest, "%s", whole);
     for (int links = 0; *rest;) {
         char *at = rest + strspn(rest, "/"), part[NAME_SIZE];
@@ -211,10 +211,13 @@ static int walk(struct caller *c, int root, char *whole, int follow) {
         }
         if (++links > LINKS_MAX || n >= PATH_SIZE - 1) return ELOOP;
         done[*text == '/' ? 0 : have] = 0;
-        snprintf(text + n, sizeof text - (size_t)n, "%s%s", *rest ? "/" : "", rest);
-        snprintf(rest, sizeof rest, "%.*s", (int)sizeof rest - 1, text);
+        if ((size_t)n + strlen(rest) + 2 > sizeof rest) return ENAMETOOLONG;
+        text[n] = 0;
+        memmove(rest + n + 1, rest, strlen(rest) + 1);
+        memcpy(rest, text, (size_t)n);
+        rest[n] = '/';
     }
-    snprintf(whole, PATH_SIZE, "%s", *done ? done : "/");
+    memcpy(whole, *done ? done : "/", strlen(done) + 2);
     return 0;
 }
 

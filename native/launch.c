@@ -479,7 +479,7 @@ static void close_inherited(void) {
 /* What the owner says over the lifeline: whom to supervise and by which rules, and answers to what it was asked. 0 at its end. */
 static int hear(int lifeline) {
     uint32_t head[4];
-    char space[CMSG_SPACE(2 * sizeof(int))];
+    char space[CMSG_SPACE(3 * sizeof(int))];
     struct iovec io = {head, sizeof head};
     struct msghdr m = {.msg_iov = &io, .msg_iovlen = 1, .msg_control = space, .msg_controllen = sizeof space};
     ssize_t got = recvmsg(lifeline, &m, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
@@ -487,11 +487,12 @@ static int hear(int lifeline) {
     if (got <= 0) return 0;
     if (got != sizeof head || head[0] != PROTOCOL_VERSION) die_because("the owner speaks another version");
     struct cmsghdr *c = CMSG_FIRSTHDR(&m);
-    if (head[1] == ATTACH && c && c->cmsg_type == SCM_RIGHTS && c->cmsg_len == CMSG_LEN(2 * sizeof(int)) && supervised() < 0) {
-        int fds[2];
+    if (head[1] == ATTACH && c && c->cmsg_type == SCM_RIGHTS && c->cmsg_len == CMSG_LEN(3 * sizeof(int)) && supervised() < 0) {
+        int fds[3];
         memcpy(fds, CMSG_DATA(c), sizeof fds);
-        supervise(fds[0], fds[1], lifeline);
+        supervise(fds[0], fds[1], fds[2], lifeline);
         close(fds[1]);
+        close(fds[2]);
     } else if (head[1] == ANSWER) {
         supervisor_answered(head[2], head[3]);
     } else if (head[1] == FORGET) {

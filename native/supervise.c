@@ -21,6 +21,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -65,6 +66,12 @@ struct pending {
     size_t approvals;
 };
 
+/* What was touched, told without a packet each: the manager reads it when a command ends. One writer, one reader. */
+struct ring {
+    uint64_t written, consumed, dropped, size;
+    char bytes[];
+};
+
 struct list {
     char **items;
     size_t count;
@@ -77,7 +84,7 @@ static struct {
     struct list write, read, cover, name;
     uint64_t seen[SEEN_SIZE];
     struct pending pending[PENDING_MAX], *again; /* the one whose answer has come, while its call is looked at once more */
-    uint64_t dropped;
+    struct ring *ring;
 } self = {.listener = -1};
 
 static void append(struct list *l, char *item) {
@@ -126,8 +133,13 @@ static void read_rules(struct words w) {
     }
 }
 
-void supervise(int listener, int rules, int manager) {
+void supervise(int listener, int rules, int ring, int manager) {
     read_rules(slurp(rules));
+    struct stat info;
+    if (fstat(ring, &info) || info.st_size <= (off_t)sizeof *self.ring) die_because("no ring came with the rules");
+    self.ring = mmap(NULL, (size_t)info.st_size, PROT_READ | PROT_WRITE, MAP_SHARED, ring, 0);
+    if (self.ring == MAP_FAILED) die("ring");
+    self.ring->size = (uint64_t)info.st_size - sizeof *self.ring;
     broker_ready();
     self.listener = listener;
     self.manager = manager;
@@ -297,10 +309,26 @@ static int was_seen(const char *name, const char *path) {
     return 0;
 }
 
-/* One packet: kind, number of the question, pid, then the words. Never waits: who floods us loses words, not time. */
-static int tell(uint32_t kind, uint32_t question, uint32_t pid, const char *name, const char *one, const char *two) {
+/* Who floods us loses words, not time. */
+static void put_touched(const char *name, const char *one, const char *two) {
+    struct ring *r = self.ring;
+    char words[2 * PATH_SIZE + 64];
+    uint64_t at = r->written % r->size, room = r->size - (r->written - __atomic_load_n(&r->consumed, __ATOMIC_ACQUIRE));
+    size_t size = (size_t)snprintf(words, sizeof words, "%s%c%s%c%s", name, 0, one, 0, two) + 1;
+    if (size > sizeof words || size > room) {
+        r->dropped++;
+        return;
+    }
+    size_t first = size < r->size - at ? size : r->size - at;
+    memcpy(r->bytes + at, words, first);
+    memcpy(r->bytes, words + first, size - first);
+    __atomic_store_n(&r->written, r->written + size, __ATOMIC_RELEASE);
+}
+
+/* A question is one packet: kind, its number, pid, then the words. Never waits. */
+static int put_question(uint32_t question, uint32_t pid, const char *name, const char *one, const char *two) {
     char packet[16 + 2 * PATH_SIZE + 64];
-    uint32_t head[4] = {PROTOCOL_VERSION, kind, question, pid};
+    uint32_t head[4] = {PROTOCOL_VERSION, ASKED, question, pid};
     memcpy(packet, head, sizeof head);
     size_t at = sizeof head;
     const char *words[] = {name, one, two};
@@ -309,9 +337,7 @@ static int tell(uint32_t kind, uint32_t question, uint32_t pid, const char *name
         memcpy(packet + at, words[i], n);
         at += n;
     }
-    if (send(self.manager, packet, at, MSG_DONTWAIT | MSG_NOSIGNAL) == (ssize_t)at) return 0;
-    self.dropped++;
-    return -1;
+    return send(self.manager, packet, at, MSG_DONTWAIT | MSG_NOSIGNAL) == (ssize_t)at ? 0 : -1;
 }
 
 /* Returns 1 if the manager has said yes to just this already. */
@@ -327,7 +353,7 @@ static int ask(const struct notification *n, const char *name, const char *one, 
     }
     if (p) {
         p->asked = hash;
-        if (p->approvals < APPROVED_MAX && !tell(ASKED, (uint32_t)(p - self.pending), n->pid, name, one, two)) return 0;
+        if (p->approvals < APPROVED_MAX && !put_question((uint32_t)(p - self.pending), n->pid, name, one, two)) return 0;
         p->call.id = 0;
     }
     answer(n->id, self.strict ? EACCES : 0); /* nobody can be asked: the wall decides alone, if it can */
@@ -364,7 +390,7 @@ int permitted(const struct notification *n, const char *operation, const char *p
     int fine = is_fine(path, changes) || (self.strict && !changes && is_fine(path, 1));
     if (fine && (!second || is_fine(second, 1)) && (!*note || !strcmp(note, MISSING))) {
         int told = changes || self.full || !strcmp(operation, "exec");
-        if (told && !was_seen(operation, path)) tell(TOUCHED, 0, n->pid, operation, path, second ? second : "");
+        if (told && !was_seen(operation, path)) put_touched(operation, path, second ? second : "");
         return 1;
     }
     return ask(n, operation, path, second ? second : note);

@@ -37,7 +37,6 @@ class Kind(IntEnum):
     ANSWER = 33
     FORGET = 34
     ASKED = 48
-    TOUCHED = 49
 
 
 class Manner(IntFlag):
