@@ -23,6 +23,7 @@ enum kind {                             /* manager to box */
     FAILED = 17,
     ENDED = 18,
     TERMINAL = 19,
+    WINDOW = 20,
     /* manager to guardian, over the lifeline */
     ATTACH = 32,
     ANSWER = 33,

@@ -93,6 +93,18 @@ static void send_numbers(uint32_t kind, uint32_t id, const uint64_t *n, size_t c
         if (errno != EINTR) _exit(0); /* nobody listens any more */
 }
 
+static void send_descriptor(uint32_t kind, uint32_t id, int fd) {
+    struct header h = {PROTOCOL_VERSION, kind, id, 0};
+    char space[CMSG_SPACE(sizeof(int))] = {0};
+    struct iovec io = {&h, sizeof h};
+    struct msghdr m = {.msg_iov = &io, .msg_iovlen = 1, .msg_control = space, .msg_controllen = sizeof space};
+    struct cmsghdr *c = CMSG_FIRSTHDR(&m);
+    c->cmsg_level = SOL_SOCKET, c->cmsg_type = SCM_RIGHTS, c->cmsg_len = CMSG_LEN(sizeof(int));
+    memcpy(CMSG_DATA(c), &fd, sizeof fd);
+    while (sendmsg(control, &m, MSG_NOSIGNAL) < 0)
+        if (errno != EINTR) _exit(0);
+}
+
 static struct program read_program(int fd) {
     struct words bytes = slurp(fd);
     size_t size = (size_t)(bytes.end - bytes.at);
@@ -136,7 +148,7 @@ static void set_limit(int resource, rlim_t value) {
 }
 
 /* Words: umask N | rlimit RESOURCE VALUE | cpu SECONDS | landlock SIZE FS NET SCOPED | beneath ACCESS PATH | restrict |
- * apart ACCESS | reaper | filter | notify; the last two take a descriptor each, in their order. Returns the listener of `notify`. */
+ * apart ACCESS | window PATH | reaper | filter | notify; the last two take a descriptor each, in their order. Returns the listener of `notify`. */
 static int configure(struct words w, const int *fds, int count_fds) {
     int rules = -1, used = 0, listener = -1;
     while (more(&w)) {
@@ -178,6 +190,12 @@ static int configure(struct words w, const int *fds, int count_fds) {
         } else if (!strcmp(verb, "notify")) {
             if (used >= count_fds) die_because("no filter came with the configuration");
             listener = apply_notification(fds[used++]);
+        } else if (!strcmp(verb, "window")) {
+            const char *path = word(&w);
+            int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+            if (fd < 0) die(path);
+            send_descriptor(WINDOW, 0, fd);
+            close(fd);
         } else if (!strcmp(verb, "reaper")) {
             if (prctl(PR_SET_CHILD_SUBREAPER, 1)) die("subreaper");
         } else {
@@ -329,18 +347,6 @@ static int open_terminal(int *master) {
     if (ioctl(*master, TIOCSPTLCK, &unlocked) || ioctl(*master, TIOCGPTN, &number)) return -1;
     snprintf(name, sizeof name, "/dev/pts/%d", number);
     return open(name, O_RDWR | O_NOCTTY | O_CLOEXEC);
-}
-
-static void send_descriptor(uint32_t kind, uint32_t id, int fd) {
-    struct header h = {PROTOCOL_VERSION, kind, id, 0};
-    char space[CMSG_SPACE(sizeof(int))] = {0};
-    struct iovec io = {&h, sizeof h};
-    struct msghdr m = {.msg_iov = &io, .msg_iovlen = 1, .msg_control = space, .msg_controllen = sizeof space};
-    struct cmsghdr *c = CMSG_FIRSTHDR(&m);
-    c->cmsg_level = SOL_SOCKET, c->cmsg_type = SCM_RIGHTS, c->cmsg_len = CMSG_LEN(sizeof(int));
-    memcpy(CMSG_DATA(c), &fd, sizeof fd);
-    while (sendmsg(control, &m, MSG_NOSIGNAL) < 0)
-        if (errno != EINTR) _exit(0);
 }
 
 /* Words: MANNER [ROWS COLUMNS] CWD ARGC ENVC then the arguments and the variables. Descriptors: stdin, stdout, stderr, perhaps two more. */

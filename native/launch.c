@@ -67,6 +67,9 @@
 #define JOIN_SESSION_KEYRING 1
 #define GRACE_MS 2000
 #define PINS "/run/pins"
+#define NOBODY 65534u
+#define LOWER "/run/lower"
+#define STORE "/run/store"
 #define PLACEHOLDER_TIME 86400 /* the same number is in confinement/linux/masks.py */
 
 struct attributes {
@@ -76,8 +79,18 @@ struct how {
     uint64_t flags, mode, resolve;
 };
 
+/* One id of the file system is another of the mount. Overlayfs also works with the ids of whoever mounts it, so there root has to
+ * be somebody: nobody, where the owner is root itself. */
+static void write_map(pid_t holder, const char *which, unsigned id, unsigned dedicated, int and_root) {
+    char path[64], line[128];
+    snprintf(path, sizeof path, "/proc/%d/%s", holder, which);
+    int n = snprintf(line, sizeof line, "%u %u 1", id, dedicated);
+    if (and_root) snprintf(line + n, sizeof line - (size_t)n, "\n%u 0 1", id ? 0 : NOBODY);
+    write_text(path, line);
+}
+
 /* A user namespace in which `uid` of the file system is `dedicated` of the mount; only its descriptor is kept. */
-static int mapping(unsigned uid, unsigned gid, unsigned dedicated_uid, unsigned dedicated_gid) {
+static int mapping(unsigned uid, unsigned gid, unsigned dedicated_uid, unsigned dedicated_gid, int and_root) {
     int ready[2];
     if (pipe2(ready, O_CLOEXEC)) die("pipe");
     pid_t holder = fork();
@@ -88,16 +101,12 @@ static int mapping(unsigned uid, unsigned gid, unsigned dedicated_uid, unsigned 
         if (write(ready[1], &ok, 1) == 1) pause();
         _exit(0);
     }
-    char ok = 0, path[64], line[64];
+    char ok = 0, path[64];
     if (read(ready[0], &ok, 1) != 1 || !ok) die_because("no user namespace for the workspace's owner");
     close(ready[0]);
     close(ready[1]);
-    snprintf(path, sizeof path, "/proc/%d/uid_map", holder);
-    snprintf(line, sizeof line, "%u %u 1", uid, dedicated_uid);
-    write_text(path, line);
-    snprintf(path, sizeof path, "/proc/%d/gid_map", holder);
-    snprintf(line, sizeof line, "%u %u 1", gid, dedicated_gid);
-    write_text(path, line);
+    write_map(holder, "uid_map", uid, dedicated_uid, and_root);
+    write_map(holder, "gid_map", gid, dedicated_gid, and_root);
     snprintf(path, sizeof path, "/proc/%d/ns/user", holder);
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0) die(path);
@@ -163,6 +172,20 @@ static void put(int tree, const char *name) {
     else if (mknod(path, S_IFREG | 0644, 0) && errno != EEXIST) die(path);
     if (syscall(SYS_move_mount, tree, "", AT_FDCWD, path, MOVE_FROM_EMPTY_PATH)) die(path);
     close(tree);
+}
+
+/* A shadow: what is below LOWER stays as it is, what is changed lies in the store. The two are put aside for the time of one mount. */
+static void put_overlay(int lower, int store, const char *name) {
+    char options[256];
+    put(lower, LOWER);
+    put(store, STORE);
+    snprintf(options, sizeof options, "userxattr,lowerdir=%s%s,upperdir=%s%s/upper,workdir=%s%s/work", area, LOWER, area, STORE, area, STORE);
+    const char *path = at(name);
+    make_dir(path);
+    if (mount("overlay", path, "overlay", MS_NOSUID | MS_NODEV, options)) die("cannot mount the shadow");
+    const char *const aside[] = {LOWER, STORE};
+    for (int i = 0; i < 2; i++)
+        if (umount2(at(aside[i]), MNT_DETACH) || rmdir(at(aside[i]))) die(aside[i]);
 }
 
 static void put_text(const char *name, const char *text) {
@@ -310,9 +333,11 @@ static void enter(uid_t uid, gid_t gid, uid_t inside_uid, gid_t inside_gid) {
  *   join FILE                     write ourselves into a cgroup
  *   private                       a mount namespace of our own
  *   map UID GID UID GID           from here on, the owner of a mapped directory and the ids that stand for it (root only)
+ *   layers UID GID UID GID        the same, for what an overlay is made of
  *   take PATH | mapped PATH       copy the mounts at PATH; they are numbered from 0
  *   area                          start the new root; what it covers has to be taken before
  *   show|share|device NUMBER NAME put a copy at NAME of the new root: read-only, writable, or as a device
+ *   overlay NUMBER NUMBER NAME    put at NAME what the first copy shows, changes kept in `upper` of the second
  *   text NAME TEXT | link NAME TARGET | dir NAME | terminals NAME | tmpfs NAME SIZE MODE UID GID
  *   pin NAME BELOW                keep a directory below a directory of the new root where it is
  *   hide|freeze|anchor NAME BELOW cover a path of a directory of the new root: unreadable, read-only, or only unmovable
@@ -331,11 +356,11 @@ noreturn static void prepare(struct words w) {
             write_text(word(&w), "0");
         } else if (!strcmp(verb, "private")) {
             private_mounts();
-        } else if (!strcmp(verb, "map")) {
+        } else if (!strcmp(verb, "map") || !strcmp(verb, "layers")) {
             unsigned n[4];
             for (int i = 0; i < 4; i++) n[i] = (unsigned)number(&w);
             if (userns >= 0) close(userns);
-            userns = mapping(n[0], n[1], n[2], n[3]);
+            userns = mapping(n[0], n[1], n[2], n[3], *verb == 'l');
         } else if (!strcmp(verb, "take") || !strcmp(verb, "mapped")) {
             if (count == STAGES_MAX) die_because("too many directories to show");
             const char *path = word(&w);
@@ -353,6 +378,10 @@ noreturn static void prepare(struct words w) {
                            ATTR_NOSUID | (!strcmp(verb, "show") ? ATTR_RDONLY | ATTR_NODEV : !strcmp(verb, "share") ? ATTR_NODEV : 0),
                            -1, name);
             put(trees[which], name);
+        } else if (!strcmp(verb, "overlay")) {
+            uint64_t lower = number(&w), store = number(&w);
+            if (lower >= count || store >= count) die_because("a plan puts what it did not take");
+            put_overlay(trees[lower], trees[store], word(&w));
         } else if (!strcmp(verb, "text")) {
             const char *name = word(&w);
             put_text(name, word(&w));

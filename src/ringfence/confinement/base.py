@@ -30,6 +30,17 @@ class Cover:
     how: How
 
 
+@dataclass(frozen=True, slots=True)
+class Layered:
+    """A writable directory whose changes lie elsewhere."""
+
+    root: str
+    store: str
+    """Holds `upper`, and `work` for overlayfs."""
+    is_copy: bool
+    """Whether `upper` is all of it, instead of what differs from the root."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class View:
     """The file system that a box sees, built up from nothing. Paths are the same inside as outside."""
@@ -49,6 +60,8 @@ class View:
     linked: tuple[tuple[str, str], ...] = ()
     """(one of `readable`, where it really lies): the launcher follows no link, since an agent may have put it there."""
     writable: tuple[str, ...] = ()
+    layered: tuple[Layered, ...] = ()
+    """Which of `writable` are shadows."""
     covers: tuple[Cover, ...] = ()
     hidden: tuple[str, ...] = ()
     """Absolute paths hidden in what is readable."""

@@ -18,12 +18,28 @@ class Explain(StrEnum):
     """Every open too."""
 
 
+@dataclass(frozen=True, slots=True)
+class Shadowing:
+    """What stands in for the workspace: what is changed lies there, and the host's files stay as they are."""
+
+    directory: Path
+    """Holds `upper`, `work` and `lock`, as `workspace.shadow` lays them out."""
+    is_copy: bool
+    """Whether `upper` is all of it, instead of what differs."""
+
+    @property
+    def upper(self) -> Path:
+        return self.directory / "upper"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grant:
     """Paths are absolute and resolved. Denied beats writable beats readable."""
 
     workspace: Path
     """The directory that the command works in; always writable."""
+    shadow: Shadowing | None = None
+    """What the workspace's changes go into, instead of the workspace."""
     writable: tuple[Path, ...] = ()
     """Further directories that may be read and written."""
     readable: tuple[Path, ...] = ()
@@ -52,3 +68,8 @@ class Grant:
     @property
     def writable_roots(self) -> tuple[Path, ...]:
         return (self.workspace, *self.writable)
+
+    @property
+    def grown_roots(self) -> tuple[Path, ...]:
+        """Where on the host that what is written lies."""
+        return (self.shadow.upper if self.shadow else self.workspace, *self.writable)

@@ -6,7 +6,7 @@ before children, then covers, and last the seal that makes the root itself read-
 
 import os
 
-from ringfence.confinement.base import How, StandIn, View
+from ringfence.confinement.base import How, Layered, StandIn, View
 
 AREA = "/sys"
 """Where the launcher builds the new root, in a mount namespace of its own; the helper knows the same name."""
@@ -39,6 +39,20 @@ class Plan:
             self._taken += ["take", source]
         self._steps += [verb, str(self._count), name]
         self._count += 1
+
+    def put_shadow(self, layered: Layered) -> None:
+        """Put a shadow where its root lies on the host."""
+        ids = self._owners.get(layered.root)
+        sources = (f"{layered.store}/upper",) if layered.is_copy else (layered.root, layered.store)
+        for source in sources:
+            if self._stand_in is None or ids is None:
+                self._taken += ["take", source]
+            else:
+                mapped = map(str, (*ids, self._stand_in.uid, self._stand_in.gid))
+                self._taken += ["map" if layered.is_copy else "layers", *mapped, "mapped", source]
+        numbers = [str(self._count + each) for each in range(len(sources))]
+        self._count += len(sources)
+        self._steps += ["share" if layered.is_copy else "overlay", *numbers, layered.root]
 
     def step(self, *words: str) -> None:
         self._steps += words
@@ -73,8 +87,12 @@ def build(view: View, stand_in: StandIn | None) -> Plan:
         plan.step("text", f"/etc/{name}", text)
     granted = [("show", path) for path in view.readable] + [("share", path) for path in view.writable]
     behind = dict(view.linked)
+    shadows = {layered.root: layered for layered in view.layered}
     for verb, path in sorted(granted, key=lambda entry: (entry[1].count("/"), entry[1])):
-        plan.put(verb, behind.get(path, path), path)
+        if verb == "share" and path in shadows:
+            plan.put_shadow(shadows[path])
+        else:
+            plan.put(verb, behind.get(path, path), path)
     for cover in sorted(view.covers, key=lambda cover: cover.how is not How.PIN):
         plan.step(cover.how.value, cover.root, cover.below)
     for path in view.hidden:

@@ -7,10 +7,11 @@ from ringfence.values.guarantee import Guarantee
 
 
 def landlock_words(view: View) -> tuple[str, ...]:
-    """Read everywhere in the view, write where the grant says, devices in /dev."""
+    """Read everywhere in the view, write where the grant says, devices in /dev; a shadow is handed out before."""
     rules = [("/", READ), ("/dev", DEVICES), ("/dev/shm", WRITE), ("/tmp", WRITE)]
     rules += [(path, WRITE) for path in (view.home, *view.writable)]
-    return landlock.words(rules, version=landlock.abi(), tcp=False, scoped=False)
+    window = ("window", view.layered[0].root) if view.layered else ()
+    return (*window, *landlock.words(rules, version=landlock.abi(), tcp=False, scoped=False))
 
 
 def offered() -> frozenset[Guarantee]:

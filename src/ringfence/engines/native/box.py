@@ -105,7 +105,7 @@ class NativeBox:
         self._supervisor: Supervisor | None = None
         self._turn = asyncio.Lock()
         self._kills = 0
-        self._roots = tuple(map(os.fspath, grant.writable_roots))
+        self._roots = tuple(map(os.fspath, grant.grown_roots))
         self._shell: WaitingShell | None = None
         self._contexts: dict[tuple[str, str], Context] = {}
         self._processes: dict[int, NativeProcess] = {}

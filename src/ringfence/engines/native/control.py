@@ -40,6 +40,8 @@ class Control:
         self._tell: Callable[[], None] | None = None
         self.ready: asyncio.Future[None] = self._loop.create_future()
         self._listener = -1
+        self.window = -1
+        """The workspace as the box sees it, where that is a shadow."""
         self.first_pid = 0
         """PID 1 of the box, as our own pid namespace names it."""
         self.lost = False
@@ -144,6 +146,9 @@ class Control:
         """Listen no more; the socket itself is closed by whoever made it."""
         if self._listener >= 0:
             os.close(self.take_listener())
+        if self.window >= 0:
+            os.close(self.window)
+            self.window = -1
         if not self.lost:
             self._loop.remove_reader(self._socket.fileno())
             self._drop_waiting()
@@ -177,6 +182,10 @@ class Control:
         reply = received.reply
         job = self._jobs.get(reply.id)
         match reply.kind:
+            case Kind.WINDOW if self.window < 0 and not self.ready.done():
+                self.window = received.descriptor
+            case Kind.WINDOW:
+                os.close(received.descriptor)
             case Kind.READY:
                 self.first_pid = received.sender
                 if received.descriptor >= 0:
