@@ -51,6 +51,8 @@ class Change:
     is_content: bool = False
     """Whether a file's bytes differ, and not the mode alone."""
     is_binary: bool = False
+    began_on_host: bool = False
+    """Whether the shadow's entry is a copy of one of the host's that was changed, and not made anew."""
     refused: str = ""
     """Why it is never committed; empty if nothing in the change itself speaks against it."""
     stamp: int = 0
@@ -149,6 +151,8 @@ class Committed:
 class RecoveryKind(StrEnum):
     FINISHED = "finished"
     UNDONE = "undone"
+    STUCK = "stuck"
+    """Neither was possible; the journal is kept, and `left` says what stands in the way."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from dataclasses import replace
 
 from ringfence.errors import PermissionDenied
 from ringfence.values.change import Change, ChangeKind, Node, NodeKind
-from ringfence.workspace.layers import Layers, Touched, open_layers
+from ringfence.workspace.layers import SPECIAL, Layers, Touched, open_layers
 from ringfence.workspace.shadow import Shadow
 from ringfence.workspace.tree import Tree, same_bytes
 
@@ -59,11 +59,11 @@ def _compared(layers: Layers, touched: Touched) -> Iterator[Change]:
     old = None if is_hidden else layers.lower.node(path)
     new = None if touched.status is None else layers.upper.node(path, touched.status)
     if touched.refused:
-        yield _change(old, new, path, refused=touched.refused, stamp=touched.stamp)
+        yield _change(touched, old, new, refused=touched.refused)
     elif new is None:
         if old is not None:
-            special = "it is a fifo, a socket or a device" if old.kind is NodeKind.SPECIAL else ""
-            yield _change(old, None, path, is_binary=_looks_binary(layers.lower, path, old), refused=special)
+            refused = SPECIAL if old.kind is NodeKind.SPECIAL else ""
+            yield _change(touched, old, None, is_binary=_looks_binary(layers.lower, path, old), refused=refused)
     elif old is None or old.kind is not new.kind:
         refused = ""
         if old is not None and old.is_directory:
@@ -72,39 +72,39 @@ def _compared(layers: Layers, touched: Touched) -> Iterator[Change]:
                     refused = below.refused
                 else:
                     yield from _compared(layers, below)
+        is_file = new.kind is NodeKind.FILE
         binary = _looks_binary(layers.upper, path, new)
-        content = new.kind is NodeKind.FILE
-        yield _change(old, new, path, is_content=content, is_binary=binary, refused=refused, stamp=touched.stamp)
+        yield _change(touched, old, new, is_content=is_file, is_binary=binary, refused=refused)
     else:
         differs, binary = _content(layers, path, old, new)
         if differs or old.target != new.target or (old.mode != new.mode and new.kind is not NodeKind.LINK):
-            yield _change(old, new, path, is_content=differs, is_binary=binary, stamp=touched.stamp)
+            yield _change(touched, old, new, is_content=differs, is_binary=binary)
 
 
 def _change(
+    touched: Touched,
     old: Node | None,
     new: Node | None,
-    path: str,
     *,
     is_content: bool = False,
     is_binary: bool = False,
     refused: str = "",
-    stamp: int = 0,
 ) -> Change:
     kind = ChangeKind.CHANGED
-    if old is None:
-        kind = ChangeKind.ADDED
-    elif new is None:
+    if new is None:
         kind = ChangeKind.REMOVED
+    elif old is None:
+        kind = ChangeKind.ADDED
     return Change(
         kind=kind,
-        path=path,
+        path=touched.path,
         old=old,
         new=new,
         is_content=is_content,
         is_binary=is_binary,
+        began_on_host=touched.from_host,
         refused=refused,
-        stamp=stamp,
+        stamp=touched.stamp,
     )
 
 

@@ -38,6 +38,7 @@ from ringfence.workspace.tree import LONGEST_PATH, Tree, ancestors, join, kind_o
 MOST_TOUCHED: Final = 1_000_000
 """Names; the agent decides how many it makes, and each is kept in memory."""
 KNOWN_FILE: Final = "known.json"
+SPECIAL: Final = "it is a fifo, a socket or a device"
 _SECOND_NS = 1_000_000_000
 
 _OVERLAY: Final = "user.overlay."
@@ -134,7 +135,7 @@ class Layers:
             return f"the blacklist hides this name [rule: {rule}]"
         kind = kind_of(status.st_mode)
         if kind is NodeKind.SPECIAL:
-            return "it is a fifo, a socket or a device"
+            return SPECIAL
         needed = stat.S_IRUSR | (stat.S_IXUSR if kind is NodeKind.DIRECTORY else 0)
         if kind is not NodeKind.LINK and os.geteuid() != 0 and status.st_mode & needed != needed:
             return "its mode closes it to its owner"

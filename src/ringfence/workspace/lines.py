@@ -25,7 +25,7 @@ class Match(NamedTuple):
 
     old: int
     new: int
-    count: int
+    length: int
 
 
 def split_lines(text: bytes) -> list[bytes]:
@@ -40,8 +40,8 @@ def matches(old: list[bytes], new: list[bytes]) -> list[Match]:
     found: list[Match] = []
     for match in _matches(old, new):
         last = found[-1] if found else None
-        if last and last.old + last.count == match.old and last.new + last.count == match.new:
-            found[-1] = Match(last.old, last.new, last.count + match.count)
+        if last and last.old + last.length == match.old and last.new + last.length == match.new:
+            found[-1] = Match(last.old, last.new, last.length + match.length)
         else:
             found.append(match)
     return [*found, Match(len(old), len(new), 0)]
@@ -134,9 +134,7 @@ def _shared_at_end(old: list[bytes], new: list[bytes], low: int, high: int, star
     return count
 
 
-def _anchors(
-    old: list[bytes], new: list[bytes], low: int, high: int, start: int, end: int
-) -> list[tuple[int, int]]:
+def _anchors(old: list[bytes], new: list[bytes], low: int, high: int, start: int, end: int) -> list[tuple[int, int]]:
     """The longest run of lines that are unique on both sides and in the same order."""
     here, there = Counter(old[low:high]), Counter(new[start:end])
     places = {new[at]: at for at in range(start, end) if there[new[at]] == 1}
@@ -164,9 +162,7 @@ def _longest_rising(pairs: list[tuple[int, int]]) -> list[tuple[int, int]]:
     return chain[::-1]
 
 
-def _cut(
-    anchors: list[tuple[int, int]], low: int, high: int, start: int, end: int
-) -> list[tuple[int, int, int, int]]:
+def _cut(anchors: list[tuple[int, int]], low: int, high: int, start: int, end: int) -> list[tuple[int, int, int, int]]:
     """Gaps that each begin with an anchor; the first may begin with none."""
     starts = [(low, start), *anchors] if anchors[0] != (low, start) else anchors
     ends = [*starts[1:], (high, end)]
@@ -188,7 +184,7 @@ def _differences(found: list[Match]) -> Iterator[_Difference]:
     for match in found:
         if old < match.old or new < match.new:
             yield _Difference(old, match.old, new, match.new)
-        old, new = match.old + match.count, match.new + match.count
+        old, new = match.old + match.length, match.new + match.length
 
 
 def _groups(differences: Iterable[_Difference], context: int) -> Iterator[list[_Difference]]:

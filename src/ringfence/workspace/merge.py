@@ -42,11 +42,11 @@ def _shared_by_all(one: list[Match], other: list[Match]) -> Iterator[tuple[int, 
     while left < len(one) and right < len(other):
         here, there = one[left], other[right]
         start = max(here.old, there.old)
-        end = min(here.old + here.count, there.old + there.count)
+        end = min(here.old + here.length, there.old + there.length)
         is_close = left == len(one) - 1 and right == len(other) - 1
         if start < end or is_close:
             yield start, here.new + start - here.old, there.new + start - there.old, max(end - start, 0)
-        if here.old + here.count < there.old + there.count or (left < len(one) - 1 and right == len(other) - 1):
+        if here.old + here.length < there.old + there.length or (left < len(one) - 1 and right == len(other) - 1):
             left += 1
         else:
             right += 1

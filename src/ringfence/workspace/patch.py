@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 from ringfence.errors import PermissionDenied
 from ringfence.values.change import Change, ChangeKind, FileHunks, Node, NodeKind, Refusal
+from ringfence.workspace.diff import is_binary
 from ringfence.workspace.layers import Layers, open_layers
 from ringfence.workspace.lines import file_hunks, hunks, split_lines
 from ringfence.workspace.shadow import Shadow
@@ -91,7 +92,7 @@ def _why_left_out(change: Change, largest_bytes: int) -> Refusal | None:
         if change.is_mode_change:
             return Refusal(change.path, "is a directory whose mode was changed", "git knows no directories")
         if change.kind is ChangeKind.ADDED:
-            return Refusal(change.path, "is a new directory, in a patch only with its files", "git knows no directories")
+            return Refusal(change.path, "is a new directory; its files alone are in it", "git knows no directories")
     return None
 
 
@@ -127,7 +128,7 @@ def _section(layers: Layers, change: Change, old: Node | None, new: Node | None)
     if before == after and old is not None and new is not None:
         return
     yield b"index %b..%b%b\n" % (_object(before, old), _object(after, new), _same_mode(old, new))
-    if change.is_binary:
+    if is_binary(before) or is_binary(after):
         yield b"GIT binary patch\n%b%b" % (_literal(after), _literal(before))
     elif before != after:
         yield b"--- %b\n" % (_NOTHING if old is None else _side(b"a/", source, tab=True))

@@ -259,28 +259,7 @@ class ShadowStore:
             PermissionDenied: another one has it, or a commit was interrupted and nobody has recovered it.
             InvalidConfig: it is gone.
         """
-        held = self.lock_for_recovery(shadow)
-        if (shadow.directory / JOURNAL_FILE).exists():
-            held.close()
-            raise PermissionDenied(
-                f"a commit of shadow {shadow.id} was interrupted", hint="recover the store; it says what became of it"
-            )
-        return held
-
-    def lock_for_recovery(self, shadow: Shadow) -> ShadowLock:
-        """The same, whether or not a commit was interrupted."""
-        try:
-            held = _locked_file(shadow.directory)
-        except FileNotFoundError:
-            raise InvalidConfig(f"there is no shadow {shadow.id!r}", hint="list the shadows") from None
-        except BlockingIOError:
-            raise PermissionDenied(
-                f"shadow {shadow.id} is in use", hint="end the session or command that works on it"
-            ) from None
-        if not shadow.directory.exists():  # discarded while we came
-            held.close()
-            raise InvalidConfig(f"there is no shadow {shadow.id!r}", hint="list the shadows")
-        return held
+        return lock_shadow(shadow)
 
     def discard(self, shadow: Shadow) -> None:
         """Remove a shadow with all that was done in it; the project is not touched.
@@ -350,6 +329,50 @@ class ShadowStore:
                     remove_tree(self.directory / name)
 
 
+# --- locking ----------------------------------------------------------------------------------------------------------
+
+
+def lock_shadow(shadow: Shadow, *, for_recovery: bool = False) -> ShadowLock:
+    """Take a shadow for this process; for recovery, also one of which a commit was interrupted.
+
+    Raises:
+        PermissionDenied: another one has it, or a commit was interrupted and nobody has recovered it.
+        InvalidConfig: it is gone.
+    """
+    try:
+        held = _locked_file(shadow.directory)
+    except FileNotFoundError:
+        raise InvalidConfig(f"there is no shadow {shadow.id!r}", hint="list the shadows") from None
+    except BlockingIOError:
+        raise PermissionDenied(
+            f"shadow {shadow.id} is in use", hint="end the session or command that works on it"
+        ) from None
+    if not shadow.directory.exists():  # discarded while we came
+        held.close()
+        raise InvalidConfig(f"there is no shadow {shadow.id!r}", hint="list the shadows")
+    if not for_recovery and (shadow.directory / JOURNAL_FILE).exists():
+        held.close()
+        raise PermissionDenied(
+            f"a commit of shadow {shadow.id} was interrupted", hint="recover the store; it says what became of it"
+        )
+    return held
+
+
+def _locked_file(directory: Path) -> ShadowLock:
+    """
+    Raises:
+        BlockingIOError: somebody else holds it.
+        OSError: there is no such directory.
+    """
+    descriptor = os.open(directory / _LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return ShadowLock(descriptor)
+
+
 # --- making -----------------------------------------------------------------------------------------------------------
 
 
@@ -415,21 +438,6 @@ def _wait_for_the_clock(directory: Path, born_ns: int) -> None:
         if os.stat(directory).st_ctime_ns > born_ns:
             return
         time.sleep(0.001)
-
-
-def _locked_file(directory: Path) -> ShadowLock:
-    """
-    Raises:
-        BlockingIOError: somebody else holds it.
-        OSError: there is no such directory.
-    """
-    descriptor = os.open(directory / _LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BaseException:
-        os.close(descriptor)
-        raise
-    return ShadowLock(descriptor)
 
 
 def _check_name(name: str) -> None:
