@@ -14,6 +14,7 @@ from ringfence.values.guarantee import Guarantee
 from ringfence.values.limits import Limits
 from ringfence.values.outcome import Result
 from ringfence.values.request import OnOutput, Overflow
+from ringfence.workspace.shadow import Shadow
 
 T = TypeVar("T")
 
@@ -42,6 +43,7 @@ def run(
     python: StrPath | None = None,
     explain: Explain | str = Explain.CHANGES,
     strict: bool = False,
+    shadow: Shadow | None = None,
 ) -> Result:
     """Run one command in a box of its own, wait for it, and throw the box away.
 
@@ -71,6 +73,7 @@ def run(
             python=python,
             explain=explain,
             strict=strict,
+            shadow=shadow,
         )
         async with sandbox:
             if language is not None and isinstance(command, str):

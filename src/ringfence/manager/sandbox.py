@@ -22,6 +22,7 @@ from ringfence.manager.granting import REQUIRED, Wish
 from ringfence.manager.pipeline import Collect, Judge, Pipeline, check_form
 from ringfence.manager.policing import PolicyEngine
 from ringfence.manager.reporting import Reporting
+from ringfence.manager.shadowing import shadowed
 from ringfence.policy import judging
 from ringfence.policy.decide import decide
 from ringfence.policy.globs import compiled
@@ -34,6 +35,7 @@ from ringfence.values.request import OnOutput, Overflow, Request, Stream
 from ringfence.values.verdict import Reason, Verdict
 from ringfence.values.who import Who
 from ringfence.workspace.root import WorkspaceRoot
+from ringfence.workspace.shadow import Shadow
 
 StrPath = str | os.PathLike[str]
 Open = Callable[[], Awaitable[Box]]
@@ -78,6 +80,8 @@ class Sandbox:
         explain: how much is looked at while commands run, so that a refusal has its exact reason: `off`, `changes`
             (opens for writing, programs, connections, names and modes) or `full` (every open).
         strict: hold the blacklist at the moment of opening too, against hard links and files that come later.
+        shadow: what commands change instead of the workspace (`Workspaces.new`); nothing of it reaches the host's files
+            before it is committed.
         observers: who is told what happens: metrics, traces (docs/metrics.md).
         agent_id, org_id: who the journal says asks for what runs.
 
@@ -105,6 +109,7 @@ class Sandbox:
         preload: Sequence[str] = (),
         explain: Explain | str = Explain.CHANGES,
         strict: bool = False,
+        shadow: Shadow | None = None,
         observers: Sequence[Observer] = (),
         agent_id: str | None = None,
         org_id: str | None = None,
@@ -126,7 +131,10 @@ class Sandbox:
         name = os.urandom(8).hex()
         who = Who(session_id=name, agent_id=agent_id, org_id=org_id, sandbox_id=name, tool=tool)
         reporting = Reporting(who=who, observers=tuple(observers))
-        self._set_up(assemble(wish, config_path=config, judged=judged), confirmation, reporting)
+        assembly = assemble(wish, config_path=config, judged=judged)
+        if shadow is not None:
+            assembly = replace(assembly, grant=shadowed(assembly.grant, shadow))
+        self._set_up(assembly, confirmation, reporting)
 
     def _set_up(self, assembly: Assembly, confirmation: ConfirmationService | None, reporting: Reporting) -> None:
         who = reporting.who
