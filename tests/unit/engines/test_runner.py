@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from ringfence.engines.native import helper, protocol
-from ringfence.engines.native.runner import init, kernel, launch, words
+from ringfence.engines.boxes import helper, protocol
+from ringfence.engines.boxes.runner import init, kernel, launch, words
 from ringfence.errors import InitializationFailed, InvalidConfig
 from tests.support.fakes import a_view
 

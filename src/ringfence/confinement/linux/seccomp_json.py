@@ -91,9 +91,7 @@ def _comparisons(condition: Condition) -> list[dict[str, Any]]:
             blocks = _blocks_without(frozenset(values))
         case _:
             assert_never(condition)
-    return [
-        {"index": argument, "value": mask, "valueTwo": value, "op": "SCMP_CMP_MASKED_EQ"} for mask, value in blocks
-    ]
+    return [{"index": argument, "value": mask, "valueTwo": value, "op": "SCMP_CMP_MASKED_EQ"} for mask, value in blocks]
 
 
 def _lowest_set_bits(mask: int) -> Iterator[tuple[int, int]]:
