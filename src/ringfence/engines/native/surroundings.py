@@ -1,6 +1,5 @@
 """What stands around PID 1 of a native box: its launcher, the guardian in it, and the supervisor that they serve."""
 
-import asyncio
 import os
 import signal
 import subprocess
@@ -9,6 +8,7 @@ from contextlib import suppress
 from ringfence.confinement.base import View
 from ringfence.confinement.choose import notification_rules
 from ringfence.engines.boxes.base import Supervision
+from ringfence.engines.boxes.waiting import wait_child
 from ringfence.engines.native.explain import Explainer
 from ringfence.engines.native.starting import Started
 from ringfence.engines.native.supervisor import Supervisor
@@ -54,18 +54,4 @@ class NativeSurroundings:
 
     async def wait_gone(self) -> None:
         """When the launcher has ended, so has everything in the box."""
-        loop = asyncio.get_running_loop()
-        ended: asyncio.Future[None] = loop.create_future()
-        descriptor = os.pidfd_open(self.launcher.pid)
-
-        def on_readable() -> None:
-            loop.remove_reader(descriptor)
-            ended.set_result(None)
-
-        loop.add_reader(descriptor, on_readable)
-        try:
-            await ended
-        finally:
-            loop.remove_reader(descriptor)
-            os.close(descriptor)
-        self.launcher.wait()
+        await wait_child(self.launcher)
