@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ringfence.engines.docker.daemon import Image
-from ringfence.engines.docker.mounts import CONTROL, HELPER, Mount
+from ringfence.engines.docker.mounts import CONTROL, HELPER, PINS, Mount
 from ringfence.errors import InvalidConfig
 from ringfence.values.limits import Limits
 
@@ -29,7 +29,8 @@ _MASKED = (
     "/sys",  # devices, control groups and firmware of the host: nothing that a build or a test needs
 )
 _READ_ONLY = ("/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger")
-_CLOSED_PARENT = "rw,nosuid,nodev,noexec,size=64k,mode=0755"
+_EMPTY = "rw,nosuid,nodev,noexec,size=64k,mode=0755"
+_NOBODY_S = "rw,nosuid,nodev,noexec,size=1m,mode=0000"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,9 +102,11 @@ def _memory_file_systems(plan: Plan) -> dict[str, str]:
     size = plan.limits.tmp_bytes
     anybody_s = f"rw,exec,nosuid,nodev,size={size},mode=1777"
     own = f"rw,exec,nosuid,nodev,size={size},mode=0755,uid={plan.uid},gid={plan.gid}"
-    out = {home: _CLOSED_PARENT for home in plan.opened}
+    out = {home: _EMPTY for home in plan.opened}
     # A volume of the image would be a directory on the host's disk that no limit of ours watches.
     out |= {volume: own for volume in plan.image.volumes}
+    if any(mount.target.startswith(f"{PINS}/") for mount in plan.mounts):
+        out[PINS] = _NOBODY_S
     out |= {"/tmp": anybody_s, "/var/tmp": anybody_s, HOME: own}
     taken = {mount.target for mount in plan.mounts}
     return {place: options for place, options in out.items() if place not in taken}

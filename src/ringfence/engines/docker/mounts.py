@@ -30,6 +30,7 @@ OURS = "/run/ringfence"
 HELPER = f"{OURS}/box"
 CONTROL = f"{OURS}/control"
 PINS = f"{OURS}/pins"
+"""In memory, and closed to everybody: what lies in it is mounted, and cannot be reached."""
 ALIAS = "/workspace"
 _SYSTEM = (
     *("/", "/bin", "/boot", "/dev", "/etc", "/home", "/lib", "/lib32", "/lib64", "/libx32", "/opt", "/proc"),
@@ -65,8 +66,6 @@ class Sources:
     control: str
     hidden_file: str
     hidden_directory: str
-    pins: str
-    """A directory that nobody may enter, with one named 0, 1, ... in it for each writable root."""
     texts: tuple[tuple[str, str], ...]
     """(name below /etc, file)"""
     roots: dict[str, str] = field(default_factory=dict)
@@ -90,8 +89,6 @@ def plan(view: View, sources: Sources) -> tuple[Mount, ...]:
             mounts.append(Mount(source, target, writable=True, recursive=True))
             mounts += _covers(covers, source, target, sources)
         mounts += _pins(covers, source, f"{PINS}/{index}")
-    if any(mount.target.startswith(f"{PINS}/") for mount in mounts):
-        mounts.append(Mount(sources.pins, PINS))
     for mount in mounts:
         _check(mount)
     return tuple(sorted(mounts, key=lambda mount: mount.target.count("/")))

@@ -149,10 +149,6 @@ class _Made:
 
 def _sources(made: _Made, prepared: Prepared, stand_in: StandIn | None) -> Sources:
     view = prepared.view
-    pins = made.dir("pins")
-    for index in range(len(view.writable)):
-        made.dir(f"pins/{index}")
-    os.chmod(pins, 0)
     roots: dict[str, str] = {}
     if stand_in is not None:
         for index, root in enumerate(view.writable):
@@ -163,7 +159,6 @@ def _sources(made: _Made, prepared: Prepared, stand_in: StandIn | None) -> Sourc
         control=made.later("control"),
         hidden_file=made.file("hidden", "", 0),
         hidden_directory=made.dir("hidden.d", 0),
-        pins=pins,
         texts=tuple((name, made.file(name, text)) for name, text in view.texts),
         roots=roots,
     )
