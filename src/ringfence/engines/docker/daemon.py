@@ -21,7 +21,7 @@ _CALL_SECONDS = 10.0
 """For what a daemon answers from memory."""
 _WORK_SECONDS = 30.0
 """For what it has to build or take down."""
-_OLDEST = (1, 41)
+OLDEST = (1, 41)
 """Docker 20.10: the first that can give a container a control-group namespace of its own."""
 _MESSAGE_MAX = 500
 _T = TypeVar("_T")
@@ -46,6 +46,16 @@ class About:
     bounds_memory: bool
     bounds_swap: bool
     bounds_processes: bool
+
+    @classmethod
+    def parse(cls, version: Mapping[str, Any], info: Mapping[str, Any]) -> Self:
+        """From what `/version` and `/info` answer."""
+        return cls(
+            version=str(version.get("Version", "")),
+            bounds_memory=bool(info.get("MemoryLimit")),
+            bounds_swap=bool(info.get("SwapLimit")),
+            bounds_processes=bool(info.get("PidsLimit")),
+        )
 
 
 class Daemon:
@@ -87,8 +97,7 @@ class Daemon:
     async def about(self) -> About:
         """Whether it can be used, and what it can hold."""
         said = await self._ask("say its version", self._docker.version())
-        spoken = tuple(int(part) for part in str(said["ApiVersion"]).split("."))
-        if spoken < _OLDEST:
+        if parse_version(str(said["ApiVersion"])) < OLDEST:
             raise InitializationFailed(
                 f"the Docker daemon is too old: it speaks version {said['ApiVersion']} of its API",
                 hint="use Docker 20.10 or later",
@@ -104,12 +113,7 @@ class Daemon:
                 "workspace's owner",
                 hint="use a daemon without userns-remap, or the native engine, which needs none",
             )
-        return About(
-            version=str(said.get("Version", "")),
-            bounds_memory=bool(info.get("MemoryLimit")),
-            bounds_swap=bool(info.get("SwapLimit")),
-            bounds_processes=bool(info.get("PidsLimit")),
-        )
+        return About.parse(said, info)
 
     async def image(self, name: str) -> Image:
         said = await self._ask(
@@ -232,6 +236,15 @@ class Daemon:
         import aiohttp
 
         return (aiodocker.DockerError, aiohttp.ClientError, OSError, KeyError, ValueError, TypeError, AttributeError)
+
+
+def parse_version(text: str) -> tuple[int, ...]:
+    """`1.41` as numbers that compare.
+
+    Raises:
+        ValueError: it is no version.
+    """
+    return tuple(int(part) for part in text.split("."))
 
 
 def _hint_for(why: str) -> str:

@@ -76,7 +76,7 @@ class DockerEngine:
     async def open(self, grant: Grant) -> HelperBox:
         async with Daemon(self._settings.url) as daemon:
             about = await daemon.about()
-            guarantees = _guarantees(about)
+            guarantees = guarantees_of(about)
             if lacking := grant.requires - guarantees:
                 raise InitializationFailed(
                     f"Docker does not give what is required: {', '.join(sorted(lacking))}",
@@ -143,7 +143,7 @@ class DockerEngine:
             notes.append(_UNEXPLAINED)
         if not about.bounds_swap:
             notes.append("this kernel does not count swap: a box may use more than its memory limit of it")
-        wall = Wall(self.name, _guarantees(about), (f"Docker, {holder.name}",), tuple(notes))
+        wall = Wall(self.name, guarantees_of(about), (f"Docker, {holder.name}",), tuple(notes))
         audit = SandboxAudit(self.name, ("docker", "run", "--network=none", "--read-only", "--cap-drop=ALL", image.id))
         box = HelperBox(made.around, grant, holder, wall, audit, _setting(grant, prepared, image, programs))
         try:
@@ -226,7 +226,8 @@ class DockerEngine:
         verify.check_namespaces(pid)
 
 
-def _guarantees(about: About) -> frozenset[Guarantee]:
+def guarantees_of(about: About) -> frozenset[Guarantee]:
+    """What a box in a container of this daemon promises."""
     given = set(_ALWAYS)
     if about.bounds_memory:
         given.add(Guarantee.MEMORY_BOUNDED)
