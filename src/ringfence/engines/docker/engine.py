@@ -32,7 +32,7 @@ from ringfence.engines.docker import stage, verify
 from ringfence.engines.docker.container import HOME, Plan, container_config
 from ringfence.engines.docker.daemon import About, Daemon, Image
 from ringfence.engines.docker.janitor import BOX_LABEL, MANAGER_LABEL, is_orphan, own_name
-from ringfence.engines.docker.mounts import closed_parents, plan
+from ringfence.engines.docker.mounts import check_place, closed_parents, plan
 from ringfence.engines.docker.programs import ASK, ImagePrograms
 from ringfence.engines.docker.settings import DockerSettings
 from ringfence.engines.docker.surroundings import DockerSurroundings
@@ -130,6 +130,8 @@ class DockerEngine:
     async def _open(
         self, daemon: Daemon, about: About, image: Image, grant: Grant, programs: ImagePrograms
     ) -> HelperBox:
+        for path in (*grant.writable_roots, *grant.readable):
+            check_place(os.fspath(path))
         identity = stand_in(tuple(map(os.fspath, grant.writable_roots)))
         uid, gid = (os.getuid(), os.getgid()) if identity is None else (identity.uid, identity.gid)
         prepared = build_container_view(grant, home=HOME, uid=uid, gid=gid)
@@ -164,7 +166,8 @@ class DockerEngine:
         self, daemon: Daemon, image: Image, grant: Grant, prepared: Prepared, identity: StandIn | None
     ) -> _Made:
         view = prepared.view
-        confinement = container_filter(view, for_root=identity is not None and identity.for_root)
+        private = ("/var/tmp", *image.volumes)
+        confinement = container_filter(view, private, for_root=identity is not None and identity.for_root)
         async with AsyncExitStack() as undo:
             staged = await stage.build(prepared, identity)
             undo.push_async_callback(_take_down, staged)

@@ -90,8 +90,23 @@ def plan(view: View, sources: Sources) -> tuple[Mount, ...]:
             mounts += _covers(covers, source, target, sources)
         mounts += _pins(covers, source, f"{PINS}/{index}")
     for mount in mounts:
-        _check(mount)
+        _check_text(mount.source)
+        _check_text(mount.target)
     return tuple(sorted(mounts, key=lambda mount: mount.target.count("/")))
+
+
+def check_place(path: str) -> None:
+    """Refuse to show what an engine could not, or what would cover the image's own.
+
+    Raises:
+        InitializationFailed: says which.
+    """
+    _check_text(path)
+    if path in _SYSTEM or any(path.startswith(f"{top}/") for top in _KERNEL):
+        raise InitializationFailed(
+            f"{path} cannot be shown in a container, whose own it would cover",
+            hint="grant a directory of its own, or use the native engine",
+        )
 
 
 def closed_parents(view: View) -> tuple[str, ...]:
@@ -155,20 +170,10 @@ def _mode(path: str) -> int:
     return mode
 
 
-def _check(mount: Mount) -> None:
-    """Refuse what an engine would not take, or would take for something else."""
-    for path in (mount.source, mount.target):
-        try:
-            path.encode("utf-8")
-        except UnicodeEncodeError as fault:
-            raise InitializationFailed(
-                f"{path!r} is no text, and Docker takes only text for paths",
-                hint="rename it, or use the native engine",
-            ) from fault
-    is_ours = mount.target.startswith(f"{OURS}/")
-    in_kernel_s = any(mount.target.startswith(f"{top}/") for top in _KERNEL) and not is_ours
-    if mount.target in _SYSTEM or in_kernel_s:
+def _check_text(path: str) -> None:
+    try:
+        path.encode("utf-8")
+    except UnicodeEncodeError as fault:
         raise InitializationFailed(
-            f"{mount.target} cannot be shown in a container, whose own it would cover",
-            hint="grant a directory of its own, or use the native engine",
-        )
+            f"{path!r} is no text, and Docker takes only text for paths", hint="rename it, or use the native engine"
+        ) from fault
