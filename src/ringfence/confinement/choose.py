@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Iterable
 
-from ringfence.confinement.base import Confiner, Prepared, View
+from ringfence.confinement.base import Confiner, ContainerFilter, Prepared, View
 from ringfence.errors import InitializationFailed
 from ringfence.values.grant import Grant
 from ringfence.values.guarantee import Guarantee
@@ -37,6 +37,20 @@ def build_view(grant: Grant, *, home: str, host_path: str, uid: int, gid: int) -
     from ringfence.confinement.linux.view import build_view as build
 
     return build(grant, home=home, host_path=host_path, uid=uid, gid=gid)
+
+
+def build_container_view(grant: Grant, *, home: str, uid: int, gid: int) -> Prepared:
+    """What of the host a box in a container sees; see the platform's own `build_container_view`."""
+    from ringfence.confinement.linux.container import build_container_view as build
+
+    return build(grant, home=home, uid=uid, gid=gid)
+
+
+def container_filter(view: View, private: tuple[str, ...], *, for_root: bool) -> ContainerFilter:
+    """How the kernel's surface is reduced in a container; see the platform's own `container_filter`."""
+    from ringfence.confinement.linux.container import container_filter as make
+
+    return make(view, private, for_root=for_root)
 
 
 def notification_filter(grant: Grant) -> bytes:

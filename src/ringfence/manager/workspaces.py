@@ -28,6 +28,7 @@ from ringfence.workspace.plan import nothing_held
 from ringfence.workspace.recover import recover
 from ringfence.workspace.shadow import Shadow, ShadowKind, ShadowStore
 
+
 class Workspaces:
     """All shadows of one user.
 
@@ -149,9 +150,7 @@ class Workspaces:
         who = record.without_secrets(self._who, redact)
         entry = self._journal.open(os.urandom(8).hex(), committing(shadow.id, shadow.lower, who, redact))
         try:
-            done = commit(
-                shadow, select=select, seen=seen, allow_protected=allow_protected, merge=merge, held=held
-            )
+            done = commit(shadow, select=select, seen=seen, allow_protected=allow_protected, merge=merge, held=held)
         except BaseException as fault:
             entry.close(record.failed(fault, redact))
             raise

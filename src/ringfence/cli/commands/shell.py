@@ -33,7 +33,9 @@ def shell(
         bool, typer.Option("--shadow", help="Work on a shadow: nothing reaches the files before you commit it.")
     ] = False,
     config: Annotated[Path | None, typer.Option(metavar="FILE", help="Use this configuration file.")] = None,
-    policy: Annotated[Path | None, typer.Option(metavar="FILE", help="What is hidden and granted by this policy.")] = None,
+    policy: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="What is hidden and granted by this policy.")
+    ] = None,
     role: Annotated[str | None, typer.Option(metavar="NAME", help="The role in the policy.")] = None,
 ) -> None:
     """Open a shell in a sandbox, on this terminal.

@@ -6,10 +6,13 @@ from ringfence.confinement.linux.landlock import DEVICES, READ, WRITE
 from ringfence.values.guarantee import Guarantee
 
 
-def landlock_words(view: View) -> tuple[str, ...]:
-    """Read everywhere in the view, write where the grant says, devices in /dev; a shadow is handed out before."""
+def landlock_words(view: View, private: tuple[str, ...] = ()) -> tuple[str, ...]:
+    """Read everywhere in the view, write where the grant says and in what the box has for itself, devices in /dev.
+
+    A shadow is handed out before.
+    """
     rules = [("/", READ), ("/dev", DEVICES), ("/dev/shm", WRITE), ("/tmp", WRITE)]
-    rules += [(path, WRITE) for path in (view.home, *view.writable)]
+    rules += [(path, WRITE) for path in (view.home, *private, *view.writable)]
     window = ("window", view.layered[0].root) if view.layered else ()
     return (*window, *landlock.words(rules, version=landlock.abi(), tcp=False, scoped=False))
 

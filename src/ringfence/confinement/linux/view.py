@@ -21,7 +21,7 @@ hold sockets, devices and kernel knobs. /etc stays an allow-list, because its se
 
 _PLAIN_HOME = "/home/agent"
 
-_OWN = tuple({os.path.realpath(sys.prefix), os.path.dirname(os.path.realpath(ringfence.errors.__file__))})
+OWN = tuple({os.path.realpath(sys.prefix), os.path.dirname(os.path.realpath(ringfence.errors.__file__))})
 """What runs us. In a workspace (a virtual environment there, a checkout) it stays readable, but what we run next must
 not be the agent's code."""
 
@@ -55,7 +55,7 @@ def build_view(grant: Grant, *, home: str, host_path: str, uid: int, gid: int) -
     # What is hidden in a shadow was taken out of it when it was made, and what is protected is held back at commit.
     layered = _layered(grant)
     live = tuple(path for path in writable if path not in {each.root for each in layered})
-    masks = find_masks(live, rules=rules, protected=grant.protected, frozen=_OWN)
+    masks = find_masks(live, rules=rules, protected=grant.protected, frozen=OWN)
     if grant.shadow is not None:
         masks.shared.append(_in_use(grant.shadow))
     ignored = tuple(name for name in sorted(rules.names) if name.isprintable() and not set(name) & set("*?[\\!# "))
@@ -73,7 +73,7 @@ def build_view(grant: Grant, *, home: str, host_path: str, uid: int, gid: int) -
         writable=writable,
         layered=layered,
         covers=tuple(masks.covers),
-        hidden=_hidden(shown, searched, rules, writable),
+        hidden=hidden_in(shown, searched, rules, writable),
         tmp_bytes=grant.limits.tmp_bytes,
         unix_sockets=not grant.read_outside,
     )
@@ -129,7 +129,7 @@ def _outside(system: tuple[str, ...]) -> list[str]:
     ]
 
 
-def _hidden(shown: list[str], searched: list[str], rules: PathRules, writable: tuple[str, ...]) -> tuple[str, ...]:
+def hidden_in(shown: list[str], searched: list[str], rules: PathRules, writable: tuple[str, ...]) -> tuple[str, ...]:
     """What the blacklist hides in the readable directories; the writable ones have covers of their own."""
     # A row that leads through a link cannot be covered under that name; what it leads to has a row of its own.
     found = [
