@@ -5,8 +5,7 @@ from pathlib import Path
 
 from ringfence.cli.say import note
 from ringfence.manager.assemble import Judged
-from ringfence.manager.workspaces import Workspaces
-from ringfence.workspace.shadow import Shadow
+from ringfence.manager.workspaces import Shadow, Workspaces
 
 
 def make_shadow(workspaces: Workspaces, project: Path | None, judged: Judged) -> Shadow:

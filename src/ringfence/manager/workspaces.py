@@ -1,4 +1,4 @@
-"""Shadows of projects, for people and programs: made, looked at, committed, thrown away. Every commit is in the journal.
+"""Shadows of projects, for people and programs: made, looked at, committed, thrown away. Commits are in the journal.
 
 A `Workspaces` opens the store that the environment names, settles commits that were interrupted, and says so.
 """
@@ -26,7 +26,9 @@ from ringfence.workspace.diff import changes
 from ringfence.workspace.patch import Patch, patch
 from ringfence.workspace.plan import nothing_held
 from ringfence.workspace.recover import recover
-from ringfence.workspace.shadow import Shadow, ShadowKind, ShadowStore
+from ringfence.workspace.shadow import Shadow as Shadow  # front doors see it through us
+from ringfence.workspace.shadow import ShadowKind as ShadowKind
+from ringfence.workspace.shadow import ShadowStore
 
 
 class Workspaces:

@@ -6,7 +6,7 @@ import signal
 import sys
 import termios
 import tty
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
@@ -16,13 +16,11 @@ import typer
 from ringfence.cli.exits import Finished
 from ringfence.cli.say import note
 from ringfence.cli.shadows import make_shadow, say_what_changed
-from ringfence.engines.base import Process
 from ringfence.errors import InvalidConfig
 from ringfence.manager.assemble import Judged
 from ringfence.manager.sandbox import Sandbox
-from ringfence.manager.workspaces import Workspaces
+from ringfence.manager.workspaces import Shadow, Workspaces
 from ringfence.values.request import Stream
-from ringfence.workspace.shadow import Shadow
 
 
 def shell(
@@ -33,9 +31,7 @@ def shell(
         bool, typer.Option("--shadow", help="Work on a shadow: nothing reaches the files before you commit it.")
     ] = False,
     config: Annotated[Path | None, typer.Option(metavar="FILE", help="Use this configuration file.")] = None,
-    policy: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="What is hidden and granted by this policy.")
-    ] = None,
+    policy: Annotated[Path | None, typer.Option(metavar="FILE", help="Hide and grant by this policy.")] = None,
     role: Annotated[str | None, typer.Option(metavar="NAME", help="The role in the policy.")] = None,
 ) -> None:
     """Open a shell in a sandbox, on this terminal.
@@ -68,7 +64,7 @@ async def _session(
         loop = asyncio.get_running_loop()
         with _raw_terminal():
             loop.add_signal_handler(signal.SIGWINCH, lambda: process.resize(*_size()))
-            typing = asyncio.create_task(_pass_keys_on(process))
+            typing = asyncio.create_task(_pass_keys_on(process.write))
             try:
                 result = await process.wait()
             finally:
@@ -82,13 +78,13 @@ def _show(_: Stream, data: bytes) -> None:
     sys.stdout.buffer.flush()
 
 
-async def _pass_keys_on(process: Process) -> None:
+async def _pass_keys_on(write: Callable[[bytes], Awaitable[bool]]) -> None:
     loop = asyncio.get_running_loop()
     keys: asyncio.Queue[bytes] = asyncio.Queue()
     loop.add_reader(0, lambda: keys.put_nowait(os.read(0, 4096)))
     try:
         while data := await keys.get():
-            await process.write(data)
+            await write(data)
     finally:
         loop.remove_reader(0)
 

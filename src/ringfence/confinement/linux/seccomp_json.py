@@ -18,8 +18,8 @@ what glibc 2.36 and the languages call at start or soon after: `rseq`, `prlimit6
 `timerfd_create`, `faccessat2`, `close_range`, `copy_file_range`, `inotify_init1`, `landlock_*`. A list of refusals does
 not age in that way.
 
-What this does not protect against: what the native filter does not (see `seccomp`); and calls that the libseccomp of the
-container engine does not know by name. runc skips those without a word: with Debian 12's version that is everything in
+What this does not protect against: what the native filter does not (see `seccomp`); and calls that the libseccomp of
+the container engine does not know by name. runc skips those without a word: with Debian 12's version that is everything in
 `NEWER_THAN_LIBSECCOMP`. Where they matter, the box's first process applies the native filter as well.
 """
 
