@@ -17,13 +17,14 @@ from ringfence.manager.assemble import Judged, assemble
 from ringfence.manager.configuring import home_directory, open_journal
 from ringfence.manager.granting import Wish
 from ringfence.manager.shadowing import shadows_directory
-from ringfence.values.change import Change, Committed, Recovered, Selection
+from ringfence.values.change import Change, Committed, FileHunks, Recovered, Selection
 from ringfence.values.grant import Grant
 from ringfence.values.who import Who
 from ringfence.workspace.commit import commit
-from ringfence.workspace.copying import Progress, no_progress
+from ringfence.workspace.copying import Progress as Progress
+from ringfence.workspace.copying import no_progress
 from ringfence.workspace.diff import changes
-from ringfence.workspace.patch import Patch, patch
+from ringfence.workspace.patch import Patch, hunks_of, line_counts, patch
 from ringfence.workspace.plan import nothing_held
 from ringfence.workspace.recover import recover
 from ringfence.workspace.shadow import Shadow as Shadow  # front doors see it through us
@@ -124,6 +125,14 @@ class Workspaces:
     def patch(self, shadow: Shadow, found: tuple[Change, ...] | None = None) -> Patch:
         """A unified diff that `git apply` takes."""
         return patch(shadow, self.changes(shadow) if found is None else found)
+
+    def hunks(self, shadow: Shadow, change: Change) -> FileHunks | None:
+        """The stretches of a changed text; None for everything else."""
+        return hunks_of(shadow, change)
+
+    def line_counts(self, shadow: Shadow, found: tuple[Change, ...]) -> dict[str, tuple[int, int]]:
+        """How many lines were added and removed, by path."""
+        return line_counts(shadow, found)
 
     def commit(
         self,

@@ -15,11 +15,11 @@ import typer
 
 from ringfence.cli.exits import Finished
 from ringfence.cli.say import note
-from ringfence.cli.shadows import make_shadow, say_what_changed
+from ringfence.cli.shadows import work_on
 from ringfence.errors import InvalidConfig
 from ringfence.manager.assemble import Judged
 from ringfence.manager.sandbox import Sandbox
-from ringfence.manager.workspaces import Shadow, Workspaces
+from ringfence.manager.workspaces import Shadow
 from ringfence.values.request import Stream
 
 
@@ -30,6 +30,9 @@ def shell(
     shadow: Annotated[
         bool, typer.Option("--shadow", help="Work on a shadow: nothing reaches the files before you commit it.")
     ] = False,
+    inside: Annotated[
+        str | None, typer.Option("--in", metavar="SHADOW", help="Work on this shadow: its id or name.")
+    ] = None,
     config: Annotated[Path | None, typer.Option(metavar="FILE", help="Use this configuration file.")] = None,
     policy: Annotated[Path | None, typer.Option(metavar="FILE", help="Hide and grant by this policy.")] = None,
     role: Annotated[str | None, typer.Option(metavar="NAME", help="The role in the policy.")] = None,
@@ -45,12 +48,9 @@ def shell(
     """
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise InvalidConfig("a shell needs a terminal", hint="use `ringfence run` for commands from elsewhere")
-    if not shadow:
-        raise Finished(asyncio.run(_session(workspace, None, config, policy, role)))
-    with Workspaces() as workspaces:
-        made = make_shadow(workspaces, workspace, Judged(policy=policy, role=role))
-        code = asyncio.run(_session(workspace, made, config, policy, role))
-        say_what_changed(workspaces, made)
+    judged = Judged(policy=policy, role=role)
+    with work_on(workspace, judged, shadow=shadow, inside=inside) as (place, chosen):
+        code = asyncio.run(_session(place, chosen, config, policy, role))
     raise Finished(code)
 
 
