@@ -69,6 +69,10 @@ class Box(Protocol):
         """Whether it still takes commands."""
 
     @property
+    def window(self) -> int:
+        """A descriptor of the workspace as the box sees it, where that is a shadow mounted inside; else -1."""
+
+    @property
     def interprets(self) -> frozenset[str]:
         """Languages whose code it runs in an interpreter that keeps its state."""
 

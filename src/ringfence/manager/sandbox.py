@@ -14,7 +14,7 @@ from ringfence.approvals.base import ConfirmationService
 from ringfence.audit.events import Observer
 from ringfence.audit.violations import ViolationStore
 from ringfence.engines.base import Box, Process
-from ringfence.errors import Internal, InvalidConfig, RingfenceError
+from ringfence.errors import Internal, InvalidConfig, PermissionDenied, RingfenceError
 from ringfence.languages.registry import find as find_language
 from ringfence.manager.assemble import Assembly, Docker, Judged, assemble, warn_of
 from ringfence.manager.configuring import home_directory
@@ -534,8 +534,23 @@ class Sandbox:
 
     def _files(self) -> WorkspaceRoot:
         return WorkspaceRoot(
-            self._grant.workspace, denied=compiled(self._grant.denied).matches, protected=self._grant.protected
+            self._root_of_files(), denied=compiled(self._grant.denied).matches, protected=self._grant.protected
         )
+
+    def _root_of_files(self) -> Path:
+        """Where the workspace's files lie as commands see them.
+
+        Raises:
+            PermissionDenied: they are a shadow that only a box can see, and there is none.
+        """
+        shadow = self._grant.shadow
+        if shadow is None:
+            return self._grant.workspace
+        if shadow.is_copy:
+            return shadow.upper
+        if self._box is None or not self._box.alive or self._box.window < 0:
+            raise PermissionDenied("a shadow's files are seen while its box stands", hint="run a command first")
+        return Path(f"/proc/self/fd/{self._box.window}")
 
     def __repr__(self) -> str:
         state = "closed" if self._closed else "active" if self.is_active else "idle"

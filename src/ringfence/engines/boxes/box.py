@@ -97,6 +97,10 @@ class HelperBox:
     def alive(self) -> bool:
         return not self._control.lost and not self._closed
 
+    @property
+    def window(self) -> int:
+        return self._control.window
+
     def probe(self) -> bool:
         """Whether it stands, asked of the kernel now."""
         return not self._closed and self._control.still_there()
