@@ -107,6 +107,7 @@ struct caller {
 struct spot {
     int object, parent;   /* -1 if it is not there */
     int error;            /* why not */
+    int mounted;          /* something of the box's view is mounted there */
     char name[NAME_SIZE]; /* in the parent */
     char path[PATH_SIZE];
     struct stat info;
@@ -339,6 +340,15 @@ static int find(struct caller *c, int dirfd, const char *text, int follow, struc
     return error;
 }
 
+/* What has a name in a directory. The kernel neither removes nor renames what is a mount point, but it looks for mounts in the namespace
+ * of who calls, and ours is not the box's: covers would go along with their files, or fall off. */
+static void find_child(struct spot *s) {
+    struct how how = {O_PATH | O_NOFOLLOW | O_CLOEXEC, 0, RESOLVE_NO_XDEV};
+    s->object = (int)syscall(SYS_openat2, s->parent, s->name, &how, sizeof how);
+    s->mounted = (s->object < 0 && errno == EXDEV) || is_fixed(s->path);
+    if (s->object < 0 && s->mounted) s->object = openat(s->parent, s->name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+}
+
 /* A name itself, as unlink and rename mean it: never what it leads to. */
 static int find_name(struct caller *c, int dirfd, const char *text, struct spot *s) {
     static char whole[2 * PATH_SIZE];
@@ -348,7 +358,7 @@ static int find_name(struct caller *c, int dirfd, const char *text, struct spot 
     if (!error) {
         as_box();
         error = find_parent(root, whole, s);
-        if (!error) s->object = openat(s->parent, s->name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+        if (!error) find_child(s);
         else error = nowhere(s, whole, error);
         as_before();
         if (!error && s->object >= 0 && fstat(s->object, &s->info)) error = errno;
@@ -553,6 +563,8 @@ static int change_one(const struct notification *n, enum change what, int dirfd,
         /* the manager is asked */
     } else if (s.parent < 0) {
         answer(n->id, s.error);
+    } else if (what == REMOVE && s.mounted) {
+        answer(n->id, EBUSY);
     } else {
         mode_t before = umask(0);
         as_box();
@@ -618,6 +630,8 @@ static int on_rename(const struct notification *n, int from_dir, uint64_t from, 
         /* the manager is asked */
     } else if (s.object < 0 || t.parent < 0) {
         answer(n->id, s.object < 0 ? s.error : t.error);
+    } else if (s.mounted || t.mounted) {
+        answer(n->id, EBUSY);
     } else if (moves_freely(n, &s) && (!(flags & EXCHANGE) || moves_freely(n, &t))) {
         as_box();
         finish(n, syscall(SYS_renameat2, s.parent, s.name, t.parent, t.name, flags) != 0);

@@ -81,7 +81,7 @@ static struct {
     int listener, manager, full, strict;
     struct call *calls;
     size_t call_count;
-    struct list write, read, cover, name;
+    struct list write, read, cover, name, fixed;
     uint64_t seen[SEEN_SIZE];
     struct pending pending[PENDING_MAX], *again; /* the one whose answer has come, while its call is looked at once more */
     struct ring *ring;
@@ -95,7 +95,7 @@ static void append(struct list *l, char *item) {
 }
 
 /* Words: full | strict | as UID GID | call NUMBER SHAPE NAME | write PATH | read PATH | cover PATH | name PATTERN |
- * inode DEVICE NUMBER PATH */
+ * fixed PATH | inode DEVICE NUMBER PATH */
 static void read_rules(struct words w) {
     while (more(&w)) {
         const char *verb = word(&w);
@@ -127,6 +127,8 @@ static void read_rules(struct words w) {
             append(&self.cover, word(&w));
         } else if (!strcmp(verb, "name")) {
             append(&self.name, word(&w));
+        } else if (!strcmp(verb, "fixed")) {
+            append(&self.fixed, word(&w));
         } else {
             die_because("the rules hold an unknown verb");
         }
@@ -384,6 +386,12 @@ void supervisor_forgets(void) { memset(self.seen, 0, sizeof self.seen); }
 
 int is_suspect(const char *path) {
     return below_any(path, &self.cover) || has_named_part(path);
+}
+
+int is_fixed(const char *path) {
+    for (size_t i = 0; i < self.fixed.count; i++)
+        if (!strcmp(path, self.fixed.items[i])) return 1;
+    return 0;
 }
 
 int permitted(const struct notification *n, const char *operation, const char *path, const char *second, int changes, const char *note) {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
+import stat
 import sys
 import textwrap
 from collections.abc import Awaitable, Callable
@@ -136,6 +137,50 @@ def test_a_directory_cannot_be_moved_away_from_the_rule_about_what_is_in_it(plac
 
     assert SECRET not in result.stdout
     assert (place.workspace / "conf" / "keys" / "one").read_text() == SECRET
+
+
+_EXCHANGE = 'import ctypes, sys; ctypes.CDLL(None).syscall(316, -100, b"plain", -100, sys.argv[1].encode(), 2)'
+EXCHANGE = f"{PYTHON} -c '{_EXCHANGE}'"
+
+
+@pytest.mark.req("A4")
+@pytest.mark.parametrize("name", [".bashrc", "host.sock"])
+def test_a_cover_cannot_be_taken_off_by_its_name(place: Place, name: str) -> None:
+    """The guardian is in another mount namespace, where nothing is mounted on these names."""
+    (place.workspace / "plain").touch()
+    os.mknod(place.workspace / "host.sock", stat.S_IFSOCK | 0o600)
+    ways = f"rm -f {name}; mv {name} x; mv -fT plain {name}; {EXCHANGE} {name}"
+
+    result = place.run(f"{ways}; echo evil > {name}; stat -c %F {name}", strict=True)
+
+    assert result.stdout == "character special file\n"  # the cover is still there
+    assert not (place.workspace / name).is_file()
+
+
+@pytest.mark.req("A4")
+def test_what_is_on_the_way_to_a_cover_stays_where_it_is(place: Place) -> None:
+    place.host("git init -q sub/deep; touch plain")
+    names = ("sub", "sub/deep", "sub/deep/.git")
+
+    result = place.run("; ".join(f"mv {name} moved; {EXCHANGE} {name}; ls -d {name}" for name in names), strict=True)
+
+    assert tuple(result.stdout.split()) == names
+    assert all((place.workspace / name).is_dir() for name in names) and (place.workspace / "plain").is_file()
+
+
+@pytest.mark.parametrize("move", ["project", "above"])
+def test_the_workspace_cannot_be_moved_away_from_the_rules_about_it(place: Place, move: str) -> None:
+    workspace = place.home / "above" / "project" if move == "above" else place.workspace
+    workspace.mkdir(parents=True, exist_ok=True)
+
+    async def work(box: Sandbox) -> Result:
+        await box.shell(f"cd; mv {move} away")
+        (workspace / "later").write_text(SECRET)
+        return await box.shell("cat ~/away/later ~/away/project/later", cwd="/tmp")
+
+    result = place.in_box(work, strict=True, workspace=workspace, deny=[f"{workspace}/later"])
+
+    assert SECRET not in result.stdout
 
 
 _RACE = textwrap.dedent(
