@@ -596,10 +596,15 @@ static int moves_denied(const struct notification *n, int directory, const char 
         } else if (is_suspect(path)) {
             stop = !permitted(n, "rename", path, NULL, 1, "");
         }
-        if (!stop && entry->d_type == DT_DIR) {
+        if (!stop && (entry->d_type == DT_DIR || entry->d_type == DT_UNKNOWN)) { /* not every file system says what it lists */
             int below = openat(fd, entry->d_name, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-            stop = below >= 0 && moves_denied(n, below, path, depth + 1, left);
-            if (below >= 0) close(below);
+            if (below >= 0) {
+                stop = moves_denied(n, below, path, depth + 1, left);
+                close(below);
+            } else if (errno != ENOTDIR && errno != ENOENT) { /* the command may have closed it just for us */
+                answer(n->id, EACCES);
+                stop = 1;
+            }
         }
     }
     closedir(list);

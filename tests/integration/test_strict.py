@@ -139,6 +139,19 @@ def test_a_directory_cannot_be_moved_away_from_the_rule_about_what_is_in_it(plac
     assert (place.workspace / "conf" / "keys" / "one").read_text() == SECRET
 
 
+@pytest.mark.parametrize("closed", ["conf", "conf/keys"])
+def test_a_directory_that_cannot_be_searched_cannot_be_moved(place: Place, closed: str) -> None:
+    def change() -> None:
+        (place.workspace / "conf" / "keys").mkdir(parents=True)
+        (place.workspace / "conf" / "keys" / "one").write_text(SECRET)
+
+    command = f"chmod 400 {closed}; mv conf open; chmod 700 open open/keys; cat open/keys/one"
+    result = while_running(place, change, command, strict=True, deny=["**/conf/keys/one"])
+
+    assert SECRET not in result.stdout
+    (place.workspace / closed).chmod(0o700)  # for who cleans up
+
+
 _EXCHANGE = 'import ctypes, sys; ctypes.CDLL(None).syscall(316, -100, b"plain", -100, sys.argv[1].encode(), 2)'
 EXCHANGE = f"{PYTHON} -c '{_EXCHANGE}'"
 
