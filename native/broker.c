@@ -42,6 +42,8 @@
 #define MODES 07777u
 #define PLAIN_MODES 01777u
 #define NO_FILE (-1)
+#define DELETED " (deleted)"
+#define MEMORY_FILE "/memfd:"
 #define EXCHANGE 2u     /* of renameat2 */
 
 static struct denied {
@@ -242,8 +244,22 @@ static int own_descriptor(struct caller *c, const char *text) {
     return -1;
 }
 
-static int found(struct spot *s) {
+/* Whoever holds a file can still open it when its name is gone. The rules are about the name that it had, and the kernel adds a word to it
+ * then; a file may also be called so. */
+static void forget_deletion(int root, struct spot *s) {
+    struct stat named;
+    size_t size = strlen(s->path), tail = strlen(DELETED);
+    if (size <= tail || strcmp(s->path + size - tail, DELETED)) return;
+    int fd = open_in(root, s->path, O_NOFOLLOW);
+    int is_called_so = fd >= 0 && !fstat(fd, &named) && named.st_dev == s->info.st_dev && named.st_ino == s->info.st_ino;
+    if (fd >= 0) close(fd);
+    if (!is_called_so) s->path[size - tail] = 0;
+}
+
+static int found(int root, struct spot *s) {
     if (fstat(s->object, &s->info) || path_of(s->object, s->path)) return errno;
+    forget_deletion(root, s);
+    if (!strncmp(s->path, MEMORY_FILE, strlen(MEMORY_FILE)) && !s->info.st_nlink) *s->path = ' '; /* it never was a path */
     return 0;
 }
 
@@ -251,7 +267,7 @@ static int find_descriptor(struct caller *c, int number, struct spot *s) {
     char name[64];
     snprintf(name, sizeof name, "/proc/%d/fd/%d", c->pid, number);
     s->object = open(name, O_PATH | O_CLOEXEC);
-    return s->object < 0 ? errno : found(s);
+    return s->object < 0 ? errno : found(root_of(c->pid), s);
 }
 
 /* /dev/tty is another terminal for everybody: the caller's own, on one of the box's. */
@@ -268,7 +284,7 @@ static int find_terminal(struct caller *c, int root, struct spot *s) {
     if (!end || sscanf(end + 1, " %*c %*d %*d %*d %d", &number) != 1 || number <= 0) return ENXIO;
     snprintf(name, sizeof name, "/dev/pts/%d", (number & 0xff) | (number >> 12 & 0xfff00));
     s->object = open_in(root, name, O_NOFOLLOW);
-    return s->object < 0 ? ENXIO : found(s);
+    return s->object < 0 ? ENXIO : found(root, s);
 }
 
 /* The path as the caller wrote it, from its root. */
@@ -332,7 +348,7 @@ static int find(struct caller *c, int dirfd, const char *text, int follow, struc
             s->object = open_in(root, whole, flags);
             if (s->object < 0) error = errno;
         }
-        if (!error) error = found(s);
+        if (!error) error = found(root, s);
         else if (error == ENOENT && !find_parent(root, whole, s)) error = 0, s->error = ENOENT;
         else error = nowhere(s, whole, error);
         as_before();

@@ -194,6 +194,7 @@ int peek_text(pid_t pid, uint64_t address, char *into) {
 
 int link_of(const char *path, char *into) {
     ssize_t n = readlink(path, into, PATH_SIZE - 1);
+    if (n >= PATH_SIZE - 1) errno = ENAMETOOLONG;
     if (n <= 0 || n >= PATH_SIZE - 1) return -1;
     into[n] = 0;
     return 0;

@@ -152,6 +152,48 @@ def test_a_directory_that_cannot_be_searched_cannot_be_moved(place: Place, close
     (place.workspace / closed).chmod(0o700)  # for who cleans up
 
 
+_HELD = textwrap.dedent(
+    """
+    import os, time
+    # Neither way says in advance what it leads to, and opening a place only is no reading.
+    os.symlink("/proc/self/cwd/.env", "link")
+    fds = [os.open("link", os.O_PATH), os.open(f"/dev/fd/{os.open('.', 0)}/.env", os.O_PATH)]
+    open("held", "w").close()
+    while not os.path.exists("saved"):
+        time.sleep(0.01)
+    for fd in fds:
+        try:
+            print(open(f"/proc/self/fd/{fd}").read())
+        except OSError as fault:
+            print(fault)
+    """
+)
+
+
+def test_a_file_that_was_held_stays_closed_when_the_host_saves_it_anew(place: Place) -> None:
+    (place.workspace / "hold.py").write_text(_HELD)
+
+    async def work(box: Sandbox) -> Result:
+        (place.workspace / ".env").write_text(SECRET)
+        call = asyncio.create_task(box.shell(f"{PYTHON} hold.py"))
+        while not (place.workspace / "held").exists():
+            await asyncio.sleep(0.01)
+        save(place, ".env", "new")
+        (place.workspace / "saved").touch()
+        return await call
+
+    result = place.in_box(work, strict=True)
+
+    assert result.stdout.count("Permission denied") == 2 and ENV_ROW in rules(result)
+
+
+def test_files_without_a_name_can_be_opened_again(place: Place) -> None:
+    work = "import os; fd = os.memfd_create('x'); f = open('a', 'w'); os.unlink('a'); "
+    again = "[open(f'/proc/self/fd/{number}', 'r+').write('x') for number in (fd, f.fileno())]; print('both')"
+
+    assert place.run([PYTHON, "-c", work + again], strict=True).stdout == "both\n"
+
+
 _EXCHANGE = 'import ctypes, sys; ctypes.CDLL(None).syscall(316, -100, b"plain", -100, sys.argv[1].encode(), 2)'
 EXCHANGE = f"{PYTHON} -c '{_EXCHANGE}'"
 
