@@ -382,7 +382,7 @@ static int ask(const struct notification *n, const char *name, const char *one, 
     if (p) {
         p->asked = hash;
         if (p->approvals < APPROVED_MAX && !put_question((uint32_t)(p - self.pending), n->pid, name, one, two)) return 0;
-        p->call.id = 0;
+        p->call.id = p->asked = 0;
     }
     answer(n->id, self.strict ? EACCES : 0); /* nobody can be asked: the wall decides alone, if it can */
     return 0;
@@ -398,9 +398,10 @@ void supervisor_answered(uint32_t question, uint32_t error) {
     if (error || !self.strict) {
         answer(p->call.id, (int)error);
     } else { /* what it is about may have changed: it is looked at again */
+        struct notification call = p->call; /* the place may be given up before the call is answered */
         p->approved[p->approvals++] = asked;
         self.again = p;
-        on_notification(&p->call);
+        on_notification(&call);
         self.again = NULL;
     }
     if (!p->asked) p->call.id = 0;

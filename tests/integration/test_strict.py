@@ -300,6 +300,12 @@ def test_a_directory_with_many_names_that_a_rule_may_be_about_can_be_moved(place
     assert place.run(command, strict=True, deny=["**/secret/*.txt"]).stdout == "40\n"
 
 
+def test_too_many_of_them_are_refused_and_not_left_waiting(place: Place) -> None:
+    command = "mkdir a; touch a/{1..600}.txt; mv a b; ls"
+
+    assert place.run(command, strict=True, deny=["**/secret/*.txt"]).stdout == "a\n"
+
+
 def test_files_have_the_mode_that_the_command_asked_for(place: Place) -> None:
     result = place.run("umask 027; echo > a; mkdir b; umask 0; echo > c; stat -c %a a b c", strict=True)
 
