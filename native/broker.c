@@ -42,6 +42,8 @@
 #define MODES 07777u
 #define PLAIN_MODES 01777u
 #define NO_FILE (-1)
+#define DELETED " (deleted)"
+#define MEMORY_FILE "/memfd:"
 #define EXCHANGE 2u     /* of renameat2 */
 
 static struct denied {
@@ -107,6 +109,7 @@ struct caller {
 struct spot {
     int object, parent;   /* -1 if it is not there */
     int error;            /* why not */
+    int mounted;          /* something of the box's view is mounted there */
     char name[NAME_SIZE]; /* in the parent */
     char path[PATH_SIZE];
     struct stat info;
@@ -241,8 +244,22 @@ static int own_descriptor(struct caller *c, const char *text) {
     return -1;
 }
 
-static int found(struct spot *s) {
+/* Whoever holds a file can still open it when its name is gone. The rules are about the name that it had, and the kernel adds a word to it
+ * then; a file may also be called so. */
+static void forget_deletion(int root, struct spot *s) {
+    struct stat named;
+    size_t size = strlen(s->path), tail = strlen(DELETED);
+    if (size <= tail || strcmp(s->path + size - tail, DELETED)) return;
+    int fd = open_in(root, s->path, O_NOFOLLOW);
+    int is_called_so = fd >= 0 && !fstat(fd, &named) && named.st_dev == s->info.st_dev && named.st_ino == s->info.st_ino;
+    if (fd >= 0) close(fd);
+    if (!is_called_so) s->path[size - tail] = 0;
+}
+
+static int found(int root, struct spot *s) {
     if (fstat(s->object, &s->info) || path_of(s->object, s->path)) return errno;
+    forget_deletion(root, s);
+    if (!strncmp(s->path, MEMORY_FILE, strlen(MEMORY_FILE)) && !s->info.st_nlink) *s->path = ' '; /* it never was a path */
     return 0;
 }
 
@@ -250,7 +267,7 @@ static int find_descriptor(struct caller *c, int number, struct spot *s) {
     char name[64];
     snprintf(name, sizeof name, "/proc/%d/fd/%d", c->pid, number);
     s->object = open(name, O_PATH | O_CLOEXEC);
-    return s->object < 0 ? errno : found(s);
+    return s->object < 0 ? errno : found(root_of(c->pid), s);
 }
 
 /* /dev/tty is another terminal for everybody: the caller's own, on one of the box's. */
@@ -267,7 +284,7 @@ static int find_terminal(struct caller *c, int root, struct spot *s) {
     if (!end || sscanf(end + 1, " %*c %*d %*d %*d %d", &number) != 1 || number <= 0) return ENXIO;
     snprintf(name, sizeof name, "/dev/pts/%d", (number & 0xff) | (number >> 12 & 0xfff00));
     s->object = open_in(root, name, O_NOFOLLOW);
-    return s->object < 0 ? ENXIO : found(s);
+    return s->object < 0 ? ENXIO : found(root, s);
 }
 
 /* The path as the caller wrote it, from its root. */
@@ -331,12 +348,21 @@ static int find(struct caller *c, int dirfd, const char *text, int follow, struc
             s->object = open_in(root, whole, flags);
             if (s->object < 0) error = errno;
         }
-        if (!error) error = found(s);
+        if (!error) error = found(root, s);
         else if (error == ENOENT && !find_parent(root, whole, s)) error = 0, s->error = ENOENT;
         else error = nowhere(s, whole, error);
         as_before();
     }
     return error;
+}
+
+/* What has a name in a directory. The kernel neither removes nor renames what is a mount point, but it looks for mounts in the namespace
+ * of who calls, and ours is not the box's: covers would go along with their files, or fall off. */
+static void find_child(struct spot *s) {
+    struct how how = {O_PATH | O_NOFOLLOW | O_CLOEXEC, 0, RESOLVE_NO_XDEV};
+    s->object = (int)syscall(SYS_openat2, s->parent, s->name, &how, sizeof how);
+    s->mounted = (s->object < 0 && errno == EXDEV) || is_fixed(s->path);
+    if (s->object < 0 && s->mounted) s->object = openat(s->parent, s->name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
 }
 
 /* A name itself, as unlink and rename mean it: never what it leads to. */
@@ -348,7 +374,7 @@ static int find_name(struct caller *c, int dirfd, const char *text, struct spot 
     if (!error) {
         as_box();
         error = find_parent(root, whole, s);
-        if (!error) s->object = openat(s->parent, s->name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+        if (!error) find_child(s);
         else error = nowhere(s, whole, error);
         as_before();
         if (!error && s->object >= 0 && fstat(s->object, &s->info)) error = errno;
@@ -553,6 +579,8 @@ static int change_one(const struct notification *n, enum change what, int dirfd,
         /* the manager is asked */
     } else if (s.parent < 0) {
         answer(n->id, s.error);
+    } else if (what == REMOVE && s.mounted) {
+        answer(n->id, EBUSY);
     } else {
         mode_t before = umask(0);
         as_box();
@@ -584,10 +612,15 @@ static int moves_denied(const struct notification *n, int directory, const char 
         } else if (is_suspect(path)) {
             stop = !permitted(n, "rename", path, NULL, 1, "");
         }
-        if (!stop && entry->d_type == DT_DIR) {
+        if (!stop && (entry->d_type == DT_DIR || entry->d_type == DT_UNKNOWN)) { /* not every file system says what it lists */
             int below = openat(fd, entry->d_name, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-            stop = below >= 0 && moves_denied(n, below, path, depth + 1, left);
-            if (below >= 0) close(below);
+            if (below >= 0) {
+                stop = moves_denied(n, below, path, depth + 1, left);
+                close(below);
+            } else if (errno != ENOTDIR && errno != ENOENT) { /* the command may have closed it just for us */
+                answer(n->id, EACCES);
+                stop = 1;
+            }
         }
     }
     closedir(list);
@@ -618,6 +651,8 @@ static int on_rename(const struct notification *n, int from_dir, uint64_t from, 
         /* the manager is asked */
     } else if (s.object < 0 || t.parent < 0) {
         answer(n->id, s.object < 0 ? s.error : t.error);
+    } else if (s.mounted || t.mounted) {
+        answer(n->id, EBUSY);
     } else if (moves_freely(n, &s) && (!(flags & EXCHANGE) || moves_freely(n, &t))) {
         as_box();
         finish(n, syscall(SYS_renameat2, s.parent, s.name, t.parent, t.name, flags) != 0);

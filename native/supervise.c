@@ -22,6 +22,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/random.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -30,7 +31,7 @@
 #include <unistd.h>
 
 #define PENDING_MAX 256
-#define APPROVED_MAX 8
+#define APPROVED_MAX 512 /* a directory that is renamed takes as many questions as there are names in it that a rule may be about */
 #define SEEN_SIZE 4096 /* a power of two */
 
 /* How each kind of call names what it is about. The numbers of calls come with the rules, since they differ by machine. */
@@ -81,8 +82,8 @@ static struct {
     int listener, manager, full, strict;
     struct call *calls;
     size_t call_count;
-    struct list write, read, cover, name;
-    uint64_t seen[SEEN_SIZE];
+    struct list write, read, cover, name, fixed;
+    uint64_t key[2], seen[SEEN_SIZE];
     struct pending pending[PENDING_MAX], *again; /* the one whose answer has come, while its call is looked at once more */
     struct ring *ring;
 } self = {.listener = -1};
@@ -95,7 +96,7 @@ static void append(struct list *l, char *item) {
 }
 
 /* Words: full | strict | as UID GID | call NUMBER SHAPE NAME | write PATH | read PATH | cover PATH | name PATTERN |
- * inode DEVICE NUMBER PATH */
+ * fixed PATH | inode DEVICE NUMBER PATH */
 static void read_rules(struct words w) {
     while (more(&w)) {
         const char *verb = word(&w);
@@ -127,6 +128,8 @@ static void read_rules(struct words w) {
             append(&self.cover, word(&w));
         } else if (!strcmp(verb, "name")) {
             append(&self.name, word(&w));
+        } else if (!strcmp(verb, "fixed")) {
+            append(&self.fixed, word(&w));
         } else {
             die_because("the rules hold an unknown verb");
         }
@@ -140,6 +143,7 @@ void supervise(int listener, int rules, int ring, int manager) {
     self.ring = mmap(NULL, (size_t)info.st_size, PROT_READ | PROT_WRITE, MAP_SHARED, ring, 0);
     if (self.ring == MAP_FAILED) die("ring");
     self.ring->size = (uint64_t)info.st_size - sizeof *self.ring;
+    if (getrandom(self.key, sizeof self.key, 0) != sizeof self.key) die("random");
     broker_ready();
     self.listener = listener;
     self.manager = manager;
@@ -192,6 +196,7 @@ int peek_text(pid_t pid, uint64_t address, char *into) {
 
 int link_of(const char *path, char *into) {
     ssize_t n = readlink(path, into, PATH_SIZE - 1);
+    if (n >= PATH_SIZE - 1) errno = ENAMETOOLONG;
     if (n <= 0 || n >= PATH_SIZE - 1) return -1;
     into[n] = 0;
     return 0;
@@ -292,14 +297,37 @@ static int is_own_descriptor(const char *text) {
 
 /* --- telling the manager ----------------------------------------------------------------------------------------------- */
 
-static uint64_t hashed(const char *name, const char *one, const char *two) {
-    uint64_t hash = 14695981039346656037u;
-    const char *words[] = {name, one, two};
-    for (int i = 0; i < 3; i++) {
-        for (const char *p = words[i]; *p; p++) hash = (hash ^ (uint8_t)*p) * 1099511628211u;
-        hash = (hash ^ 0) * 1099511628211u;
+static uint64_t turned(uint64_t x, int by) { return x << by | x >> (64 - by); }
+
+static void stir(uint64_t v[4], int rounds) {
+    while (rounds--) {
+        v[0] += v[1], v[2] += v[3];
+        v[1] = turned(v[1], 13) ^ v[0], v[3] = turned(v[3], 16) ^ v[2];
+        v[0] = turned(v[0], 32);
+        v[2] += v[1], v[0] += v[3];
+        v[1] = turned(v[1], 17) ^ v[2], v[3] = turned(v[3], 21) ^ v[0];
+        v[2] = turned(v[2], 32);
     }
-    return hash | 1;
+}
+
+/* Stands for a question where it is compared. The command chooses the names, so it must not be able to find two that are alike: one
+ * would be allowed in the other's place. Hence SipHash-2-4, with a key that nobody in the box knows. */
+static uint64_t hashed(const char *name, const char *one, const char *two) {
+    uint64_t v[4] = {self.key[0] ^ 0x736f6d6570736575u, self.key[1] ^ 0x646f72616e646f6du, self.key[0] ^ 0x6c7967656e657261u,
+                     self.key[1] ^ 0x7465646279746573u};
+    uint64_t block = 0, count = 0;
+    const char *words[] = {name, one, two};
+    for (int i = 0; i < 3; i++)
+        for (const char *p = words[i];; p++) {
+            block |= (uint64_t)(uint8_t)*p << 8 * (count++ & 7);
+            if (!(count & 7)) v[3] ^= block, stir(v, 2), v[0] ^= block, block = 0;
+            if (!*p) break; /* its end counts, too: it keeps the words apart */
+        }
+    block |= count << 56;
+    v[3] ^= block, stir(v, 2), v[0] ^= block;
+    v[2] ^= 0xff;
+    stir(v, 4);
+    return (v[0] ^ v[1] ^ v[2] ^ v[3]) | 1; /* 0 stands for none */
 }
 
 static int was_seen(const char *name, const char *path) {
@@ -354,7 +382,7 @@ static int ask(const struct notification *n, const char *name, const char *one, 
     if (p) {
         p->asked = hash;
         if (p->approvals < APPROVED_MAX && !put_question((uint32_t)(p - self.pending), n->pid, name, one, two)) return 0;
-        p->call.id = 0;
+        p->call.id = p->asked = 0;
     }
     answer(n->id, self.strict ? EACCES : 0); /* nobody can be asked: the wall decides alone, if it can */
     return 0;
@@ -370,9 +398,10 @@ void supervisor_answered(uint32_t question, uint32_t error) {
     if (error || !self.strict) {
         answer(p->call.id, (int)error);
     } else { /* what it is about may have changed: it is looked at again */
+        struct notification call = p->call; /* the place may be given up before the call is answered */
         p->approved[p->approvals++] = asked;
         self.again = p;
-        on_notification(&p->call);
+        on_notification(&call);
         self.again = NULL;
     }
     if (!p->asked) p->call.id = 0;
@@ -384,6 +413,12 @@ void supervisor_forgets(void) { memset(self.seen, 0, sizeof self.seen); }
 
 int is_suspect(const char *path) {
     return below_any(path, &self.cover) || has_named_part(path);
+}
+
+int is_fixed(const char *path) {
+    for (size_t i = 0; i < self.fixed.count; i++)
+        if (!strcmp(path, self.fixed.items[i])) return 1;
+    return 0;
 }
 
 int permitted(const struct notification *n, const char *operation, const char *path, const char *second, int changes, const char *note) {

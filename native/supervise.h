@@ -41,6 +41,7 @@ struct how {
 #define SYNC_WAKE_UP 1ul
 #define GO_ON 1u
 #define ADD_AND_SEND 2u
+#define RESOLVE_NO_XDEV 1u
 #define RESOLVE_NO_MAGICLINKS 2u
 #define RESOLVE_BENEATH 8u
 #define RESOLVE_IN_ROOT 0x10u
@@ -63,6 +64,7 @@ int root_of(pid_t pid);                                   /* stays open */
  * `note` is a word for the manager about a path: MISSING, or which file it is by another name. */
 int permitted(const struct notification *n, const char *operation, const char *path, const char *second, int changes, const char *note);
 int is_suspect(const char *path);                         /* whether a rule may be about a path that a call moves along */
+int is_fixed(const char *path);                           /* whether a name has to stay, because the box's view hangs on it */
 
 int brokered(const struct notification *n);               /* answers, or returns 0 for calls that go the usual way */
 void broker_as(uid_t uid, gid_t gid);                     /* run by root: whose rights count */

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
+import stat
 import sys
 import textwrap
 from collections.abc import Awaitable, Callable
@@ -138,6 +139,105 @@ def test_a_directory_cannot_be_moved_away_from_the_rule_about_what_is_in_it(plac
     assert (place.workspace / "conf" / "keys" / "one").read_text() == SECRET
 
 
+@pytest.mark.parametrize("closed", ["conf", "conf/keys"])
+def test_a_directory_that_cannot_be_searched_cannot_be_moved(place: Place, closed: str) -> None:
+    def change() -> None:
+        (place.workspace / "conf" / "keys").mkdir(parents=True)
+        (place.workspace / "conf" / "keys" / "one").write_text(SECRET)
+
+    command = f"chmod 400 {closed}; mv conf open; chmod 700 open open/keys; cat open/keys/one"
+    result = while_running(place, change, command, strict=True, deny=["**/conf/keys/one"])
+
+    assert SECRET not in result.stdout
+    (place.workspace / closed).chmod(0o700)  # for who cleans up
+
+
+_HELD = textwrap.dedent(
+    """
+    import os, time
+    # Neither way says in advance what it leads to, and opening a place only is no reading.
+    os.symlink("/proc/self/cwd/.env", "link")
+    fds = [os.open("link", os.O_PATH), os.open(f"/dev/fd/{os.open('.', 0)}/.env", os.O_PATH)]
+    open("held", "w").close()
+    while not os.path.exists("saved"):
+        time.sleep(0.01)
+    for fd in fds:
+        try:
+            print(open(f"/proc/self/fd/{fd}").read())
+        except OSError as fault:
+            print(fault)
+    """
+)
+
+
+def test_a_file_that_was_held_stays_closed_when_the_host_saves_it_anew(place: Place) -> None:
+    (place.workspace / "hold.py").write_text(_HELD)
+
+    async def work(box: Sandbox) -> Result:
+        (place.workspace / ".env").write_text(SECRET)
+        call = asyncio.create_task(box.shell(f"{PYTHON} hold.py"))
+        while not (place.workspace / "held").exists():
+            await asyncio.sleep(0.01)
+        save(place, ".env", "new")
+        (place.workspace / "saved").touch()
+        return await call
+
+    result = place.in_box(work, strict=True)
+
+    assert result.stdout.count("Permission denied") == 2 and ENV_ROW in rules(result)
+
+
+def test_files_without_a_name_can_be_opened_again(place: Place) -> None:
+    work = "import os; fd = os.memfd_create('x'); f = open('a', 'w'); os.unlink('a'); "
+    again = "[open(f'/proc/self/fd/{number}', 'r+').write('x') for number in (fd, f.fileno())]; print('both')"
+
+    assert place.run([PYTHON, "-c", work + again], strict=True).stdout == "both\n"
+
+
+_EXCHANGE = 'import ctypes, sys; ctypes.CDLL(None).syscall(316, -100, b"plain", -100, sys.argv[1].encode(), 2)'
+EXCHANGE = f"{PYTHON} -c '{_EXCHANGE}'"
+
+
+@pytest.mark.req("A4")
+@pytest.mark.parametrize("name", [".bashrc", "host.sock"])
+def test_a_cover_cannot_be_taken_off_by_its_name(place: Place, name: str) -> None:
+    """The guardian is in another mount namespace, where nothing is mounted on these names."""
+    (place.workspace / "plain").touch()
+    os.mknod(place.workspace / "host.sock", stat.S_IFSOCK | 0o600)
+    ways = f"rm -f {name}; mv {name} x; mv -fT plain {name}; {EXCHANGE} {name}"
+
+    result = place.run(f"{ways}; echo evil > {name}; stat -c %F {name}", strict=True)
+
+    assert result.stdout == "character special file\n"  # the cover is still there
+    assert not (place.workspace / name).is_file()
+
+
+@pytest.mark.req("A4")
+def test_what_is_on_the_way_to_a_cover_stays_where_it_is(place: Place) -> None:
+    place.host("git init -q sub/deep; touch plain")
+    names = ("sub", "sub/deep", "sub/deep/.git")
+
+    result = place.run("; ".join(f"mv {name} moved; {EXCHANGE} {name}; ls -d {name}" for name in names), strict=True)
+
+    assert tuple(result.stdout.split()) == names
+    assert all((place.workspace / name).is_dir() for name in names) and (place.workspace / "plain").is_file()
+
+
+@pytest.mark.parametrize("move", ["project", "above"])
+def test_the_workspace_cannot_be_moved_away_from_the_rules_about_it(place: Place, move: str) -> None:
+    workspace = place.home / "above" / "project" if move == "above" else place.workspace
+    workspace.mkdir(parents=True, exist_ok=True)
+
+    async def work(box: Sandbox) -> Result:
+        await box.shell(f"cd; mv {move} away")
+        (workspace / "later").write_text(SECRET)
+        return await box.shell("cat ~/away/later ~/away/project/later")
+
+    result = place.in_box(work, strict=True, workspace=workspace, deny=[f"{workspace}/later"])
+
+    assert SECRET not in result.stdout
+
+
 _RACE = textwrap.dedent(
     """
     import ctypes, os, threading, time
@@ -192,6 +292,18 @@ def test_ordinary_work_goes_on(repository: Place) -> None:
     assert result.ok, result.stderr
     assert result.stdout.endswith("through\nx\nscript\nx\nsubstituted\nall\n")
     assert result.violations == ()
+
+
+def test_a_directory_with_many_names_that_a_rule_may_be_about_can_be_moved(place: Place) -> None:
+    command = "mkdir a; touch a/{1..40}.txt; mv a b && ls b | wc -l"
+
+    assert place.run(command, strict=True, deny=["**/secret/*.txt"]).stdout == "40\n"
+
+
+def test_too_many_of_them_are_refused_and_not_left_waiting(place: Place) -> None:
+    command = "mkdir a; touch a/{1..600}.txt; mv a b; ls"
+
+    assert place.run(command, strict=True, deny=["**/secret/*.txt"]).stdout == "a\n"
 
 
 def test_files_have_the_mode_that_the_command_asked_for(place: Place) -> None:

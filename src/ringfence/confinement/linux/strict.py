@@ -13,6 +13,7 @@ import platform
 import re
 import stat
 from collections.abc import Iterator
+from pathlib import PurePosixPath
 from typing import Final
 
 from ringfence.confinement.base import How, View
@@ -41,6 +42,8 @@ def strict_words(grant: Grant, view: View, owner: tuple[int, int] | None) -> Ite
     yield "strict"
     if owner is not None:
         yield from ("as", str(owner[0]), str(owner[1]))
+    for name in sorted(_fixed(view)):
+        yield from ("fixed", name)
     known: dict[tuple[int, int], str] = {}
     for path in _denied_places(grant, view):
         for file, info in _files(path):
@@ -52,6 +55,16 @@ def strict_words(grant: Grant, view: View, owner: tuple[int, int] | None) -> Ite
                 )
     for (device, inode), file in known.items():
         yield from ("inode", str(device), str(inode), file)
+
+
+def _fixed(view: View) -> set[str]:
+    """Names that may neither be removed nor renamed: a mount is there, or on the way to one.
+
+    For a process of the box the kernel sees to it (the ways to a granted directory excepted, which lie in the box's own
+    home); the guardian is in another mount namespace, where these names are as good as any.
+    """
+    mounts = {os.path.join(cover.root, cover.below) for cover in view.covers} | {*view.writable, *view.readable}
+    return mounts | {os.fspath(parent) for mount in mounts for parent in PurePosixPath(mount).parents}
 
 
 def _denied_places(grant: Grant, view: View) -> Iterator[str]:
