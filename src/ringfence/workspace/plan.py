@@ -114,11 +114,11 @@ class _Planner:
                 self._leave_out(change.path, refusal)
 
     def _refusal(self, change: Change, covering: Callable[[str], str | None]) -> Refusal | None:
-        if change.refused:
-            return Refusal(change.path, change.refused, "never committed")
         for path in filter(None, (change.path, change.source)):
             if (rule := self._layers.denying(path)) is not None:
                 return Refusal(change.path, "the blacklist hides this name", rule)
+            if change.refused:
+                return Refusal(change.path, change.refused, "never committed")
             if not self._terms.allow_protected and (row := covering(path)) is not None:
                 why = "programs of the host act on it unasked"
                 return Refusal(change.path, why, f"protected: {row}", "allow_protected commits it")
