@@ -33,7 +33,7 @@ from ringfence.workspace.copying import copy_content
 from ringfence.workspace.diff import compare
 from ringfence.workspace.journal import Do, HostWasFaster, Journal, Phase, Step, Steps
 from ringfence.workspace.layers import Layers, open_layers
-from ringfence.workspace.plan import Held, Terms, Wanted, nothing_held, plan, touched_paths
+from ringfence.workspace.plan import Held, Terms, Wanted, nothing_held, plan
 from ringfence.workspace.shadow import Shadow, ShadowLock, lock_shadow
 from ringfence.workspace.tree import split
 
@@ -97,7 +97,7 @@ def _carry_out(layers: Layers, wanted: tuple[Wanted, ...]) -> None:
         whole=_paths(one for one in wanted if not one.is_partial),
         merged=_paths(one for one in wanted if one.is_merged),
         partial=_paths(one for one in wanted if one.is_partial),
-        touched=touched_paths(wanted),
+        quiet=tuple(path for path in _directories(wanted) if layers.is_quiet(path)),
     )
     journal.write(shadow)
     try:
@@ -143,9 +143,10 @@ def undo(layers: Layers, journal: Journal) -> tuple[str, ...]:
         _sync_places(layers, staging, journal)
     # From here on there is nothing but the staging directory to remove.
     replace(journal, phase=Phase.STAGING).write(layers.shadow)
-    # The renames have moved the kernel's times: what is as it was planned for is still known.
-    layers.learn(step.path for step in journal.steps if _is_restored(layers, step))
     left = drop_staging(layers, journal).left
+    # The renames have moved the kernel's times: what is as it was planned for is still known.
+    restored = (step.path for step in journal.steps if _is_restored(layers, step))
+    layers.learn((*restored, *journal.quiet))
     journal.remove(layers.shadow)
     return (*steps.left, *left)
 
@@ -153,7 +154,7 @@ def undo(layers: Layers, journal: Journal) -> tuple[str, ...]:
 def tidy(layers: Layers, journal: Journal) -> tuple[str, ...]:
     """After all steps are done; returns what could not be removed from the staging directory."""
     dropped = drop_staging(layers, journal)
-    layers.learn(journal.touched, dropped.others)
+    layers.learn((*journal.paths, *journal.quiet), dropped.others)
     for path in journal.paths:
         forget_base(layers, path)
     layers.settle(journal.whole, journal.merged)
@@ -216,6 +217,11 @@ def _removed(staging: int, name: str) -> Iterator[os.stat_result]:
 
 def _paths(wanted: Iterable[Wanted]) -> tuple[str, ...]:
     return tuple(path for one in wanted for path in (one.change.path, one.change.source) if path)
+
+
+def _directories(wanted: Iterable[Wanted]) -> tuple[str, ...]:
+    """Those that a commit changes; the top holds the staging directory."""
+    return tuple(sorted({"", *(split(path)[0] for path in _paths(wanted))}))
 
 
 def _is_restored(layers: Layers, step: Step) -> bool:

@@ -107,6 +107,10 @@ class Layers:
         """Whether the host removed this; asked where the shadow has what began as the host's, and the host nothing."""
         raise NotImplementedError
 
+    def is_quiet(self, directory: str) -> bool:
+        """Whether nobody but us has made or removed names in a directory of the host."""
+        raise NotImplementedError
+
     def settle(self, applied: Iterable[str], merged: Iterable[str] = ()) -> None:
         """Drop from the shadow what the host now has; only while nobody has it mounted.
 
@@ -244,9 +248,14 @@ class OverlayLayers(Layers):
     def has_vanished(self, path: str) -> bool:
         # A file that was renamed in the shadow also has no counterpart: only a parent that has moved on tells.
         above = self.lower.status(split(path)[0])
-        if above is None:
-            return True
-        return above.st_mtime_ns > self.shadow.born_ns and not self._is_known(above)
+        return above is None or not self._is_unmoved(above)
+
+    def is_quiet(self, directory: str) -> bool:
+        status = self.lower.status(directory)
+        return status is not None and self._is_unmoved(status)
+
+    def _is_unmoved(self, status: os.stat_result) -> bool:
+        return status.st_mtime_ns <= self.shadow.born_ns or self._is_known(status)
 
     def settle(self, applied: Iterable[str], merged: Iterable[str] = ()) -> None:
         ours = frozenset(applied)
@@ -372,6 +381,9 @@ class CopyLayers(Layers):
             return digest_of(descriptor) == entry.digest
 
     def has_vanished(self, path: str) -> bool:
+        return True  # the manifest tells for certain what began as the host's
+
+    def is_quiet(self, directory: str) -> bool:
         return True
 
     def settle(self, applied: Iterable[str], merged: Iterable[str] = ()) -> None:
