@@ -26,14 +26,14 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 
 from ringfence.errors import PermissionDenied
-from ringfence.values.change import Change, Committed, NodeKind, Refusal, Selection
+from ringfence.values.change import Change, ChangeKind, Committed, NodeKind, Refusal, Selection
 from ringfence.workspace.bases import forget_base
 from ringfence.workspace.calls import sync_file_system
 from ringfence.workspace.copying import copy_content
 from ringfence.workspace.diff import compare
 from ringfence.workspace.journal import Do, HostWasFaster, Journal, Phase, Step, Steps
 from ringfence.workspace.layers import Layers, open_layers
-from ringfence.workspace.plan import Held, Terms, Wanted, nothing_held, plan, touched_paths
+from ringfence.workspace.plan import Held, Terms, Wanted, nothing_held, plan
 from ringfence.workspace.shadow import Shadow, ShadowLock, lock_shadow
 from ringfence.workspace.tree import split
 
@@ -97,14 +97,14 @@ def _carry_out(layers: Layers, wanted: tuple[Wanted, ...]) -> None:
         whole=_paths(one for one in wanted if not one.is_partial),
         merged=_paths(one for one in wanted if one.is_merged),
         partial=_paths(one for one in wanted if one.is_partial),
-        touched=touched_paths(wanted),
+        quiet=tuple(path for path in _directories(wanted) if layers.is_quiet(path)),
     )
     journal.write(shadow)
     try:
         os.mkdir(journal.staging, 0o700, dir_fd=layers.lower.top)
         with staging_directory(layers, journal) as staging:
             steps = _Stage(layers, staging).fill(wanted)
-            _make_durable(staging, steps)
+            _sync_staged(staging, steps)
         journal = replace(journal, phase=Phase.APPLYING, steps=steps)
         journal.write(shadow)
     except BaseException:
@@ -128,7 +128,7 @@ def apply(layers: Layers, journal: Journal) -> None:
     """
     with staging_directory(layers, journal) as staging:
         Steps(layers.lower, staging).apply(journal.steps)
-    sync_file_system(layers.lower.top)
+        _sync_places(layers, staging, journal)
     done = replace(journal, phase=Phase.APPLIED)
     done.write(layers.shadow)
     tidy(layers, done)
@@ -140,25 +140,26 @@ def undo(layers: Layers, journal: Journal) -> tuple[str, ...]:
     with staging_directory(layers, journal) as staging:
         steps = Steps(layers.lower, staging)
         steps.undo(journal.steps)
-    sync_file_system(layers.lower.top)
+        _sync_places(layers, staging, journal)
     # From here on there is nothing but the staging directory to remove.
     replace(journal, phase=Phase.STAGING).write(layers.shadow)
+    left = drop_staging(layers, journal).left
     # The renames have moved the kernel's times: what is as it was planned for is still known.
-    layers.learn(step.path for step in journal.steps if _is_restored(layers, step))
-    left = drop_staging(layers, journal)
+    restored = (step.path for step in journal.steps if _is_restored(layers, step))
+    layers.learn((*restored, *journal.quiet))
     journal.remove(layers.shadow)
     return (*steps.left, *left)
 
 
 def tidy(layers: Layers, journal: Journal) -> tuple[str, ...]:
     """After all steps are done; returns what could not be removed from the staging directory."""
-    left = drop_staging(layers, journal)
-    layers.learn(journal.touched)
+    dropped = drop_staging(layers, journal)
+    layers.learn((*journal.paths, *journal.quiet), dropped.others)
     for path in journal.paths:
         forget_base(layers, path)
     layers.settle(journal.whole, journal.merged)
     journal.remove(layers.shadow)
-    return left
+    return dropped.left
 
 
 @contextmanager
@@ -172,27 +173,55 @@ def staging_directory(layers: Layers, journal: Journal) -> Iterator[int]:
         os.close(descriptor)
 
 
-def drop_staging(layers: Layers, journal: Journal) -> tuple[str, ...]:
+@dataclass(frozen=True, slots=True)
+class Dropped:
+    left: tuple[str, ...] = ()
+    """What could not be removed."""
+    others: tuple[os.stat_result, ...] = ()
+    """Removed files that have other names: their time has moved with the removal."""
+
+
+def drop_staging(layers: Layers, journal: Journal) -> Dropped:
     """Remove the staging directory. A directory of the host's in it that is no longer empty is kept, and named."""
     left: list[str] = []
+    others: list[os.stat_result] = []
     try:
         with staging_directory(layers, journal) as staging:
             for name in os.listdir(staging):
                 try:
-                    status = os.stat(name, dir_fd=staging, follow_symlinks=False)
-                    remove = os.rmdir if stat.S_ISDIR(status.st_mode) else os.unlink
-                    remove(name, dir_fd=staging)
+                    others += _removed(staging, name)
                 except OSError:
                     left.append(f"{journal.staging}/{name}")
         if not left:
             os.rmdir(journal.staging, dir_fd=layers.lower.top)
     except FileNotFoundError:
         pass
-    return tuple(left)
+    return Dropped(tuple(left), tuple(others))
+
+
+def _removed(staging: int, name: str) -> Iterator[os.stat_result]:
+    """Remove one entry; its new state, if it lives on under another name."""
+    status = os.stat(name, dir_fd=staging, follow_symlinks=False)
+    if stat.S_ISDIR(status.st_mode):
+        os.rmdir(name, dir_fd=staging)
+    elif status.st_nlink == 1:
+        os.unlink(name, dir_fd=staging)
+    else:
+        descriptor = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=staging)
+        try:
+            os.unlink(name, dir_fd=staging)
+            yield os.fstat(descriptor)
+        finally:
+            os.close(descriptor)
 
 
 def _paths(wanted: Iterable[Wanted]) -> tuple[str, ...]:
     return tuple(path for one in wanted for path in (one.change.path, one.change.source) if path)
+
+
+def _directories(wanted: Iterable[Wanted]) -> tuple[str, ...]:
+    """Those that a commit changes; the top holds the staging directory."""
+    return tuple(sorted({"", *(split(path)[0] for path in _paths(wanted))}))
 
 
 def _is_restored(layers: Layers, step: Step) -> bool:
@@ -204,20 +233,34 @@ def _is_restored(layers: Layers, step: Step) -> bool:
     )
 
 
-def _make_durable(staging: int, steps: tuple[Step, ...]) -> None:
+def _sync_staged(staging: int, steps: tuple[Step, ...]) -> None:
+    """Have every staged content on the disk before the journal says so."""
     if len(steps) > _FEW:
         sync_file_system(staging)
         return
     for step in steps:
-        if step.do == Do.PUT:
-            status = os.stat(step.slot, dir_fd=staging, follow_symlinks=False)
-            if stat.S_ISREG(status.st_mode):
-                descriptor = os.open(step.slot, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=staging)
-                try:
-                    os.fsync(descriptor)
-                finally:
-                    os.close(descriptor)
+        if step.do == Do.PUT and stat.S_ISREG(os.stat(step.slot, dir_fd=staging, follow_symlinks=False).st_mode):
+            _sync(os.open(step.slot, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=staging))
     os.fsync(staging)
+
+
+def _sync_places(layers: Layers, staging: int, journal: Journal) -> None:
+    """Have every rename on the disk before what was replaced is removed."""
+    if len(journal.steps) > _FEW:
+        sync_file_system(staging)
+        return
+    os.fsync(staging)
+    for path in {split(step.path)[0] for step in journal.steps}:
+        status = layers.lower.status(path)
+        if status is not None and stat.S_ISDIR(status.st_mode):
+            os.fsync(layers.lower.directory(path))
+
+
+def _sync(descriptor: int) -> None:
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 # --- staging ----------------------------------------------------------------------------------------------------------
@@ -240,7 +283,7 @@ class _Stage:
             change = one.change
             if change.new is None:
                 self._take(change.path)
-            elif change.is_mode_change and not change.is_content:
+            elif self._is_chmod(change):
                 self._mode(change.path, change.new.mode & _PERMISSION_BITS)
             else:
                 self._put(one)
@@ -257,6 +300,13 @@ class _Stage:
         takes = sorted(self._takes, key=lambda step: step.path, reverse=True)
         modes = sorted([*self._modes, *closings], key=lambda step: step.path, reverse=True)
         return (*openings, *takes, *self._puts, *modes)
+
+    def _is_chmod(self, change: Change) -> bool:
+        """Whether the mode can be set in place: not if that would set it for other names of the file as well."""
+        if change.kind is not ChangeKind.CHANGED or not change.is_mode_change or change.is_content:
+            return False
+        status = self._host(change.path)
+        return stat.S_ISDIR(status.st_mode) or status.st_nlink == 1
 
     def _opening(self, path: str) -> Step:
         status = self._host(path)

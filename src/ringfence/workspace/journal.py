@@ -90,8 +90,8 @@ class Journal:
     merged: tuple[str, ...] = ()
     partial: tuple[str, ...] = ()
     """Paths of which some hunks were taken."""
-    touched: tuple[str, ...] = ()
-    """Paths, and the directories that hold them, whose state is our doing afterwards."""
+    quiet: tuple[str, ...] = ()
+    """Directories that only we have changed since the shadow was made."""
 
     @property
     def paths(self) -> tuple[str, ...]:
@@ -106,7 +106,7 @@ class Journal:
             "whole": self.whole,
             "merged": self.merged,
             "partial": self.partial,
-            "touched": self.touched,
+            "quiet": self.quiet,
         }
         write_json(shadow.directory / JOURNAL_FILE, fields)
 
@@ -136,7 +136,7 @@ class Journal:
             whole=tuple(map(_path, fields["whole"])),
             merged=tuple(map(_path, fields["merged"])),
             partial=tuple(map(_path, fields["partial"])),
-            touched=tuple(map(_path, fields["touched"])),
+            quiet=tuple(map(_path, fields["quiet"])),
         )
 
     def remove(self, shadow: Shadow) -> None:

@@ -107,6 +107,10 @@ class Layers:
         """Whether the host removed this; asked where the shadow has what began as the host's, and the host nothing."""
         raise NotImplementedError
 
+    def is_quiet(self, directory: str) -> bool:
+        """Whether nobody but us has made or removed names in a directory of the host."""
+        raise NotImplementedError
+
     def settle(self, applied: Iterable[str], merged: Iterable[str] = ()) -> None:
         """Drop from the shadow what the host now has; only while nobody has it mounted.
 
@@ -115,24 +119,22 @@ class Layers:
         """
         raise NotImplementedError
 
-    def learn(self, paths: Iterable[str]) -> None:
-        """Remember that the host's entries at these paths are as we left them."""
-        for path in paths:
-            status = self.lower.status(path)
-            self.known.pop(path, None)
+    def learn(self, paths: Iterable[str], others: Iterable[os.stat_result] = ()) -> None:
+        """Remember that the host's entries at these paths, and these others, are as we left them."""
+        for status in (*map(self.lower.status, paths), *others):
             if status is not None:
-                self.known[path] = (status.st_ino, status.st_ctime_ns)
+                self.known[status.st_ino] = status.st_ctime_ns
         write_json(self.shadow.directory / KNOWN_FILE, self.known)
 
-    def _is_known(self, path: str, status: os.stat_result) -> bool:
-        return self.known.get(path) == (status.st_ino, status.st_ctime_ns)
+    def _is_known(self, status: os.stat_result) -> bool:
+        return self.known.get(status.st_ino) == status.st_ctime_ns
 
     def _why_refused(self, path: str, status: os.stat_result) -> str:
         """What speaks against an entry of the shadow before its content is looked at."""
         if len(os.fsencode(path)) > LONGEST_PATH:
             return "its path is longer than programs of the host can use"
         if (rule := self.denying(path)) is not None:
-            return f"the blacklist hides this name [rule: {rule}]"
+            return f"the blacklist hides this name ({rule})"
         kind = kind_of(status.st_mode)
         if kind is NodeKind.SPECIAL:
             return SPECIAL
@@ -159,7 +161,7 @@ class Layers:
                 waiting += [join(place, name) for name in reversed(self.lower.names(place))]
         for place, _ in found:
             held = kept.get(place)
-            yield Touched(place, None, True, f"holds what is hidden [rule: {held}], so it stays" if held else "")
+            yield Touched(place, None, True, f"holds what is hidden ({held}), so it stays" if held else "")
 
 
 class OverlayLayers(Layers):
@@ -235,7 +237,7 @@ class OverlayLayers(Layers):
         return frozenset(marks)
 
     def knows(self, path: str, status: os.stat_result) -> bool:
-        if self._is_known(path, status):
+        if self._is_known(status):
             return True
         born, changed = self.shadow.born_ns, status.st_ctime_ns
         if changed % _SECOND_NS == 0:  # a file system that counts seconds: in doubt it was changed
@@ -246,9 +248,14 @@ class OverlayLayers(Layers):
     def has_vanished(self, path: str) -> bool:
         # A file that was renamed in the shadow also has no counterpart: only a parent that has moved on tells.
         above = self.lower.status(split(path)[0])
-        if above is None:
-            return True
-        return above.st_mtime_ns > self.shadow.born_ns and not self._is_known(split(path)[0], above)
+        return above is None or not self._is_unmoved(above)
+
+    def is_quiet(self, directory: str) -> bool:
+        status = self.lower.status(directory)
+        return status is not None and self._is_unmoved(status)
+
+    def _is_unmoved(self, status: os.stat_result) -> bool:
+        return status.st_mtime_ns <= self.shadow.born_ns or self._is_known(status)
 
     def settle(self, applied: Iterable[str], merged: Iterable[str] = ()) -> None:
         ours = frozenset(applied)
@@ -359,7 +366,7 @@ class CopyLayers(Layers):
             yield held
 
     def knows(self, path: str, status: os.stat_result) -> bool:
-        if self._is_known(path, status):
+        if self._is_known(status):
             return True
         entry = self._manifest.get(path)
         if entry is None or entry.kind != kind_of(status.st_mode).value:
@@ -374,6 +381,9 @@ class CopyLayers(Layers):
             return digest_of(descriptor) == entry.digest
 
     def has_vanished(self, path: str) -> bool:
+        return True  # the manifest tells for certain what began as the host's
+
+    def is_quiet(self, directory: str) -> bool:
         return True
 
     def settle(self, applied: Iterable[str], merged: Iterable[str] = ()) -> None:
@@ -445,10 +455,11 @@ def _all_above(paths: Iterable[str]) -> frozenset[str]:
     return frozenset(above for path in paths for above in ancestors(path))
 
 
-def _read_known(shadow: Shadow) -> dict[str, tuple[int, int]]:
+def _read_known(shadow: Shadow) -> dict[int, int]:
+    """The time of the last change of each inode that was our own doing: a commit moves it for all names of a file."""
     path = shadow.directory / KNOWN_FILE
     try:
-        return {str(name): (int(inode), int(changed)) for name, (inode, changed) in read_json(path).items()}
+        return {int(inode): int(changed) for inode, changed in read_json(path).items()}
     except FileNotFoundError:
         return {}
     except (OSError, ValueError, TypeError, AttributeError) as fault:

@@ -20,6 +20,7 @@ from ringfence.workspace.diff import is_binary
 from ringfence.workspace.layers import Layers, open_layers
 from ringfence.workspace.lines import file_hunks, hunks, split_lines
 from ringfence.workspace.shadow import Shadow
+from ringfence.workspace.tree import split
 
 LARGEST_FILE_BYTES = 1024 * 1024
 """Of a file that is shown whole; more is nothing that a person reads."""
@@ -43,10 +44,12 @@ def patch(shadow: Shadow, found: Iterable[Change], *, largest_file_bytes: int = 
     """
     parts: list[bytes] = []
     left_out: list[Refusal] = []
+    every = tuple(found)
+    full = frozenset(split(change.path)[0] for change in every)
     try:
         with open_layers(shadow) as layers:
-            for change in found:
-                if (refusal := _why_left_out(change, largest_file_bytes)) is not None:
+            for change in every:
+                if (refusal := _why_left_out(change, largest_file_bytes, is_empty=change.path not in full)) is not None:
                     left_out.append(refusal)
                 elif not _is_directory_only(change):
                     parts += _parts(layers, change)
@@ -81,7 +84,7 @@ def quoted(path: str) -> bytes:
     return raw if shown == raw else b'"%b"' % shown
 
 
-def _why_left_out(change: Change, largest_bytes: int) -> Refusal | None:
+def _why_left_out(change: Change, largest_bytes: int, *, is_empty: bool) -> Refusal | None:
     if change.refused:
         return Refusal(change.path, change.refused, "never committed")
     nodes = [node for node in (change.old, change.new) if node is not None]
@@ -91,9 +94,18 @@ def _why_left_out(change: Change, largest_bytes: int) -> Refusal | None:
     if change.new is not None and change.new.is_directory:
         if change.is_mode_change:
             return Refusal(change.path, "is a directory whose mode was changed", "git knows no directories")
-        if change.kind is ChangeKind.ADDED:
-            return Refusal(change.path, "is a new directory; its files alone are in it", "git knows no directories")
+        if is_empty and change.kind is ChangeKind.ADDED:
+            return Refusal(change.path, "is a new, empty directory", "git knows no directories")
+    elif _says_nothing(change):
+        return Refusal(change.path, "has another mode", "git knows only whether it may be run")
     return None
+
+
+def _says_nothing(change: Change) -> bool:
+    """Whether git sees no difference."""
+    if change.kind is not ChangeKind.CHANGED or not change.is_mode_change or change.is_content:
+        return False
+    return change.old is not None and change.new is not None and _mode(change.old) == _mode(change.new)
 
 
 def _is_directory_only(change: Change) -> bool:

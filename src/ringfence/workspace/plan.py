@@ -12,7 +12,7 @@ A refusal leaves out one path; a conflict stops the whole commit.
 """
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from ringfence.errors import InvalidConfig
@@ -22,7 +22,7 @@ from ringfence.workspace.layers import Layers
 from ringfence.workspace.lines import mark_of, take_hunks
 from ringfence.workspace.merge import merged
 from ringfence.workspace.patch import is_text_change
-from ringfence.workspace.tree import ancestors, is_below, join, split
+from ringfence.workspace.tree import ancestors, is_below, join
 
 Held = Callable[[Change], str | None]
 """Says why a change should not be committed unseen, or None."""
@@ -114,11 +114,11 @@ class _Planner:
                 self._leave_out(change.path, refusal)
 
     def _refusal(self, change: Change, covering: Callable[[str], str | None]) -> Refusal | None:
-        if change.refused:
-            return Refusal(change.path, change.refused, "never committed")
         for path in filter(None, (change.path, change.source)):
             if (rule := self._layers.denying(path)) is not None:
                 return Refusal(change.path, "the blacklist hides this name", rule)
+            if change.refused:
+                return Refusal(change.path, change.refused, "never committed")
             if not self._terms.allow_protected and (row := covering(path)) is not None:
                 why = "programs of the host act on it unasked"
                 return Refusal(change.path, why, f"protected: {row}", "allow_protected commits it")
@@ -261,12 +261,3 @@ def _normal(path: str) -> str:
         raise InvalidConfig(f"{path!r} is no path of the project", hint="name it relative to the project")
     normal = os.path.normpath(path) if path else "."
     return "" if normal == "." else normal
-
-
-def touched_paths(wanted: Iterable[Wanted]) -> tuple[str, ...]:
-    """Every path whose state a commit of these changes, with the directories that hold them."""
-    paths: set[str] = set()
-    for one in wanted:
-        for path in filter(None, (one.change.path, one.change.source)):
-            paths |= {path, split(path)[0]}
-    return tuple(sorted(paths))

@@ -38,7 +38,7 @@ def _settled(layers: Layers, journal: Journal) -> Recovered:
     left: tuple[str, ...] = ()
     match journal.phase:
         case Phase.STAGING:
-            left = drop_staging(layers, journal)
+            left = drop_staging(layers, journal).left
             journal.remove(layers.shadow)
         case Phase.APPLYING:
             try:
