@@ -234,6 +234,17 @@ def test_what_is_not_protected_can_be_changed_and_moved(repository: Bench) -> No
     assert sorted(os.listdir(repository.workspace)) == [".env", ".git", "app", "moved", "new"]
 
 
+def test_git_works_in_a_workspace_with_covers(repository: Bench) -> None:
+    subprocess.run(["rm", "-rf", str(repository.workspace / ".git")], check=True)
+    init = ["git", "init", "--quiet", "--initial-branch=main", str(repository.workspace)]
+    subprocess.run(init, check=True, env={"PATH": os.defpath, "GIT_CONFIG_GLOBAL": "/dev/null"})
+
+    git = "git -c user.name=me -c user.email=me@x -c safe.directory='*'"
+    result = repository.guarded(f"{git} add --all && {git} commit --quiet --message=one && {git} ls-files")
+
+    assert (result.stdout, result.stderr) == ("app/file\n", "")
+
+
 def test_placeholders_are_gone_when_the_box_is(bench: Bench) -> None:
     seen = bench.guarded("ls -A | wc -l")
 

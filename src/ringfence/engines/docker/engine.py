@@ -18,16 +18,18 @@ import os
 import socket
 import struct
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from ringfence.confinement.base import Prepared, StandIn
 from ringfence.confinement.choose import build_container_view, container_filter
 from ringfence.engines.boxes.box import HelperBox
 from ringfence.engines.boxes.identity import stand_in
 from ringfence.engines.boxes.standby import Setting
+from ringfence.engines.boxes.waiting import wait_through_cancel
 from ringfence.engines.docker import stage, verify
 from ringfence.engines.docker.container import HOME, Plan, container_config
 from ringfence.engines.docker.daemon import About, Daemon, Image
@@ -52,6 +54,8 @@ _LISTING_MAX = 16 * 1024 * 1024
 _PEER = struct.Struct("=iII")
 _ALWAYS = frozenset(Guarantee) - {Guarantee.OWN_KERNEL, Guarantee.MEMORY_BOUNDED, Guarantee.PROCESSES_BOUNDED}
 _UNEXPLAINED = "refusals by the kernel are not explained: nobody looks at single calls in a container"
+
+_T = TypeVar("_T")
 
 _known: dict[tuple[str, str], ImagePrograms] = {}
 """The programs of images, by daemon and image."""
@@ -186,8 +190,9 @@ class DockerEngine:
                     labels=((MANAGER_LABEL, own_name()), (BOX_LABEL, box_id)),
                 )
             )
-            container = await daemon.create(config, f"ringfence-{box_id}")
-            undo.push_async_callback(daemon.remove, container)
+            name = f"ringfence-{box_id}"
+            undo.push_async_callback(daemon.remove, name)
+            container = await _to_the_end(daemon.create(config, name))
             await daemon.start(container)
             control = await _accept(daemon, container, staged.listener)
             undo.callback(control.close)
@@ -237,6 +242,16 @@ def guarantees_of(about: About) -> frozenset[Guarantee]:
     if about.bounds_processes:
         given.add(Guarantee.PROCESSES_BOUNDED)
     return frozenset(given)
+
+
+async def _to_the_end(work: Awaitable[_T]) -> _T:
+    """A daemon goes on making what nobody waits for any more, and then nobody would remove it: wait, and only then be
+    cancelled."""
+    task = asyncio.ensure_future(work)
+    if await wait_through_cancel(task):
+        task.exception()  # looked at: whoever cancelled does not want to know
+        raise asyncio.CancelledError
+    return task.result()
 
 
 async def _take_down(staged: stage.Stage) -> None:

@@ -3,7 +3,7 @@
 A container engine takes paths and nothing else, so what a native box does by descriptor is done here by name, parents
 before children (the engine sorts by depth):
 
-    hide     an empty file or directory of ours that nobody may read, over the path
+    hide     a socket of ours that nobody listens on, or a directory that nobody may enter, over the path
     freeze   the path, read-only, over itself
     anchor   the path over itself, so that it can be neither renamed nor removed
     pin      the same in a second copy of the workspace, below a directory that nobody inside may enter: the kernel

@@ -12,6 +12,7 @@ until the box's first process has ended, then removes placeholders, mounts and f
 import asyncio
 import os
 import socket
+import stat
 import subprocess
 import tempfile
 from collections.abc import Iterable, Iterator
@@ -126,6 +127,13 @@ class _Made:
         self._paths.append(path)
         return path
 
+    def dead_socket(self, name: str) -> str:
+        """Nobody can open it, nobody listens on it, and git and most other programs skip it."""
+        path = f"{self.directory}/{name}"
+        os.mknod(path, stat.S_IFSOCK)
+        self._paths.append(path)
+        return path
+
     def dir(self, name: str, mode: int = 0o700) -> str:
         path = f"{self.directory}/{name}"
         os.mkdir(path)
@@ -157,7 +165,7 @@ def _sources(made: _Made, prepared: Prepared, stand_in: StandIn | None) -> Sourc
     return Sources(
         helper=helper.path(),
         control=made.later("control"),
-        hidden_file=made.file("hidden", "", 0),
+        hidden_file=made.dead_socket("hidden"),
         hidden_directory=made.dir("hidden.d", 0),
         texts=tuple((name, made.file(name, text)) for name, text in view.texts),
         roots=roots,
