@@ -59,7 +59,7 @@
 #define STRAYS_MAX 4096
 #define PATIENCE_MS 200             /* how long left-overs may go on forking before everything is killed */
 
-static int control, configured, domain = -1;
+static int control, configured, domain = -1, handed = -1;
 static rlim_t cpu_seconds = RLIM_INFINITY;
 static sigset_t children;
 
@@ -148,7 +148,7 @@ static void set_limit(int resource, rlim_t value) {
 }
 
 /* Words: umask N | rlimit RESOURCE VALUE | cpu SECONDS | landlock SIZE FS NET SCOPED | beneath ACCESS PATH | restrict |
- * apart ACCESS | window PATH | reaper | complain | filter | notify; the last three take a descriptor each, in their order. Returns the
+ * apart ACCESS | window PATH | hand | reaper | complain | filter | notify; the last three take a descriptor each, in their order. Returns the
  * listener of `notify`. */
 static int configure(struct words w, const int *fds, int count_fds) {
     int rules = -1, used = 0, listener = -1;
@@ -200,6 +200,9 @@ static int configure(struct words w, const int *fds, int count_fds) {
             if (fd < 0) die(path);
             send_descriptor(WINDOW, 0, fd);
             close(fd);
+        } else if (!strcmp(verb, "hand")) {
+            send_descriptor(WINDOW, 1, handed);
+            close(handed);
         } else if (!strcmp(verb, "reaper")) {
             if (prctl(PR_SET_CHILD_SUBREAPER, 1)) die("subreaper");
         } else {
@@ -492,14 +495,17 @@ static int serve(void) {
     return 1;
 }
 
-noreturn void init(int fd) {
+noreturn void init(int fd, int memory) {
     if (prctl(PR_SET_DUMPABLE, 0)) die("undumpable");
     for (int i = 1; i < 32; i++) signal(i, SIG_DFL); /* what the caller ignores is not the command's business */
-    /* Only the control socket comes along. It moves out of the way of the descriptors that commands are given. */
+    /* Only the control socket comes along, and what is handed out. They move out of the way of the descriptors that commands are given. */
     control = fcntl(fd, F_DUPFD_CLOEXEC, KEPT_FD);
     if (control < 0) die("control socket");
+    if (memory >= 0) handed = fcntl(memory, F_DUPFD_CLOEXEC, control + 1);
+    unsigned last = (unsigned)(handed > control ? handed : control);
     syscall(SYS_close_range, 3, (unsigned)control - 1, 0);
-    syscall(SYS_close_range, (unsigned)control + 1, ~0u, 0);
+    if (handed > control + 1) syscall(SYS_close_range, (unsigned)control + 1, last - 1, 0);
+    syscall(SYS_close_range, last + 1, ~0u, 0);
     sigemptyset(&children);
     sigaddset(&children, SIGCHLD);
     sigprocmask(SIG_BLOCK, &children, NULL);

@@ -73,6 +73,7 @@
 #define NOBODY 65534u
 #define LOWER "/run/lower"
 #define STORE "/run/store"
+#define MEMORY "/run/memory"
 #define PLACEHOLDER_TIME 86400 /* the same number is in confinement/linux/masks.py */
 
 struct attributes {
@@ -177,17 +178,47 @@ static void put(int tree, const char *name) {
     close(tree);
 }
 
-/* A shadow: what is below LOWER stays as it is, what is changed lies in the store. The two are put aside for the time of one mount. */
-static void put_overlay(int lower, int store, const char *name) {
-    char options[256];
+static void put_tmpfs(const char *name, const char *size, const char *mode, const char *uid, const char *gid) {
+    char options[128];
+    const char *path = at(name);
+    make_dir(path);
+    snprintf(options, sizeof options, "size=%s,mode=%s,uid=%s,gid=%s", size, mode, uid, gid);
+    if (mount("tmpfs", path, "tmpfs", MS_NOSUID | MS_NODEV, options)) die(path);
+}
+
+/* Memory of SIZE for what is changed, like the upper directory that it covers; the descriptor leads to it when nothing else does any more. */
+static void put_memory(const char *size, int kept) {
+    char path[64], uid[16], gid[16];
+    struct stat like;
+    snprintf(path, sizeof path, "%s%s/upper", area, STORE);
+    if (stat(path, &like)) die(path);
+    snprintf(uid, sizeof uid, "%u", getuid());
+    snprintf(gid, sizeof gid, "%u", getgid());
+    put_tmpfs(MEMORY, size, "0700", uid, gid);
+    const char *const made[] = {MEMORY "/upper", MEMORY "/work"};
+    for (int i = 0; i < 2; i++) make_dir(at(made[i]));
+    if (chown(at(made[0]), like.st_uid, like.st_gid) || chmod(at(made[0]), like.st_mode & 07777)) die("memory");
+    int fd = open(at(MEMORY), O_RDONLY | O_DIRECTORY);
+    if (fd < 0 || dup2(fd, kept) < 0) die("memory");
+    close(fd);
+}
+
+/* A shadow: what is below LOWER stays as it is, what is changed lies in the store, or in memory of a size above what the store has. These
+ * are put aside for the time of one mount. */
+static void put_overlay(int lower, int store, const char *name, const char *size, int kept) {
+    char options[512], changed[64], below[64] = "";
+    int in_memory = strcmp(size, "0");
     put(lower, LOWER);
     put(store, STORE);
-    snprintf(options, sizeof options, "userxattr,lowerdir=%s%s,upperdir=%s%s/upper,workdir=%s%s/work", area, LOWER, area, STORE, area, STORE);
+    if (in_memory) put_memory(size, kept);
+    snprintf(changed, sizeof changed, "%s%s", area, in_memory ? MEMORY : STORE);
+    if (in_memory) snprintf(below, sizeof below, "%s%s/upper:", area, STORE);
+    snprintf(options, sizeof options, "userxattr,lowerdir=%s%s%s,upperdir=%s/upper,workdir=%s/work", below, area, LOWER, changed, changed);
     const char *path = at(name);
     make_dir(path);
     if (mount("overlay", path, "overlay", MS_NOSUID | MS_NODEV, options)) die("cannot mount the shadow");
-    const char *const aside[] = {LOWER, STORE};
-    for (int i = 0; i < 2; i++)
+    const char *const aside[] = {LOWER, STORE, MEMORY};
+    for (int i = 0; i < 2 + !!in_memory; i++)
         if (umount2(at(aside[i]), MNT_DETACH) || rmdir(at(aside[i]))) die(aside[i]);
 }
 
@@ -197,14 +228,6 @@ static void put_text(const char *name, const char *text) {
     if (fd < 0) die(path);
     close(fd);
     write_text(path, text);
-}
-
-static void put_tmpfs(const char *name, const char *size, const char *mode, const char *uid, const char *gid) {
-    char options[128];
-    const char *path = at(name);
-    make_dir(path);
-    snprintf(options, sizeof options, "size=%s,mode=%s,uid=%s,gid=%s", size, mode, uid, gid);
-    if (mount("tmpfs", path, "tmpfs", MS_NOSUID | MS_NODEV, options)) die(path);
 }
 
 static void put_terminals(const char *name) {
@@ -340,7 +363,8 @@ static void enter(uid_t uid, gid_t gid, uid_t inside_uid, gid_t inside_gid) {
  *   take PATH | mapped PATH       copy the mounts at PATH; they are numbered from 0
  *   area                          start the new root; what it covers has to be taken before
  *   show|share|device NUMBER NAME put a copy at NAME of the new root: read-only, writable, or as a device
- *   overlay NUMBER NUMBER NAME    put at NAME what the first copy shows, changes kept in `upper` of the second
+ *   overlay NUMBER NUMBER NAME SIZE FD  put at NAME what the first copy shows, changes kept in `upper` of the second; or, if SIZE is not 0,
+ *                                 in memory of that size, to which FD leads from then on
  *   text NAME TEXT | link NAME TARGET | dir NAME | terminals NAME | tmpfs NAME SIZE MODE UID GID
  *   pin NAME BELOW                keep a directory below a directory of the new root where it is
  *   hide|freeze|anchor NAME BELOW cover a path of a directory of the new root: unreadable, read-only, or only unmovable
@@ -386,7 +410,8 @@ noreturn static void prepare(struct words w) {
         } else if (!strcmp(verb, "overlay")) {
             uint64_t lower = number(&w), store = number(&w);
             if (lower >= count || store >= count) die_because("a plan puts what it did not take");
-            put_overlay(trees[lower], trees[store], word(&w));
+            const char *name = word(&w), *size = word(&w);
+            put_overlay(trees[lower], trees[store], name, size, (int)number(&w));
         } else if (!strcmp(verb, "text")) {
             const char *name = word(&w);
             put_text(name, word(&w));

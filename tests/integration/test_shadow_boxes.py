@@ -205,3 +205,62 @@ def test_strict_and_shadow_go_together(project: Place, workspaces: Workspaces, s
     assert result.stdout == "changed\nprint('old')\n"
     assert (project.workspace / "notes.txt").read_text() == "notes\n"
     assert [change.kind for change in workspaces.changes(shadow)] == [ChangeKind.CHANGED]
+
+
+# --- kept in memory, with a size ------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def overlay(project: Place, workspaces: Workspaces) -> Shadow:
+    return workspaces.new(project.workspace, kind=ShadowKind.OVERLAY)
+
+
+def test_a_size_bounds_what_a_shadow_takes(project: Place, workspaces: Workspaces, overlay: Shadow) -> None:
+    line = "head -c 20000000 /dev/zero > big; stat -c %s big"
+    bounded = project.run(line, shadow=overlay, shadow_bytes=8 << 20)
+    size = next(change.new.size_bytes for change in workspaces.changes(overlay) if change.new)
+    free = project.run(line, shadow=overlay)
+
+    assert int(bounded.stdout) <= 8 << 20 and "No space left" in bounded.stderr
+    assert size == int(bounded.stdout)
+    assert int(free.stdout) == 20_000_000
+
+
+def test_what_was_done_in_memory_is_kept_when_the_box_goes(
+    project: Place, workspaces: Workspaces, overlay: Shadow
+) -> None:
+    before = fingerprint(project.workspace)
+    project.run("echo on disk > first; mkdir both; echo 1 > both/one; rm src/main.py", shadow=overlay)
+
+    seen = project.run(_WORK.replace("src/main.py", "first") + "; rm -r both; mkdir both; echo 2 > both/two; ls both",
+                       shadow=overlay, shadow_bytes=64 << 20)  # fmt: skip
+    later = project.run("cat src/app.py made/x both/*; ls both src; ls notes.txt", shadow=overlay)
+
+    assert seen.stdout == "print('new')\ntwo\n"
+    assert later.stdout == "print('new')\nx\n2\nboth:\ntwo\n\nsrc:\napp.py\nlink\n"
+    assert "notes.txt" in later.stderr
+    assert fingerprint(project.workspace) == before
+    assert workspaces.commit(overlay, allow_protected=True).is_done
+    assert (project.workspace / "both" / "two").read_text() == "2\n"
+    assert not (project.workspace / "notes.txt").exists()
+
+
+def test_an_agent_finds_no_way_to_the_memory_itself(project: Place, overlay: Shadow) -> None:
+    look = "ls -R /run /sys; for each in /proc/[0-9]*/fd/*; do readlink $each; done; exit 0"
+    result = project.run(look, shadow=overlay, shadow_bytes=8 << 20)
+
+    assert "upper" not in result.stdout and "memory" not in result.stdout
+
+
+def test_a_closed_file_is_kept_as_it_was(project: Place, workspaces: Workspaces, overlay: Shadow) -> None:
+    project.run("echo x > closed; mkdir d; echo y > d/z; chmod 000 closed d", shadow=overlay, shadow_bytes=8 << 20)
+
+    modes = {change.path: change.new.mode for change in workspaces.changes(overlay) if change.new}
+    assert (modes["closed"], modes["d"]) == (0, 0)
+
+
+def test_a_copy_takes_no_size(project: Place, workspaces: Workspaces) -> None:
+    copy = workspaces.new(project.workspace, kind=ShadowKind.COPY)
+
+    with pytest.raises(InvalidConfig, match="copy"):
+        project.run("true", shadow=copy, shadow_bytes=1 << 20)

@@ -44,6 +44,7 @@ def run(
     explain: Explain | str = Explain.CHANGES,
     strict: bool = False,
     shadow: Shadow | None = None,
+    shadow_bytes: int = 0,
 ) -> Result:
     """Run one command in a box of its own, wait for it, and throw the box away.
 
@@ -74,6 +75,7 @@ def run(
             explain=explain,
             strict=strict,
             shadow=shadow,
+            shadow_bytes=shadow_bytes,
         )
         async with sandbox:
             if language is not None and isinstance(command, str):

@@ -22,7 +22,7 @@ from ringfence.manager.granting import REQUIRED, Wish
 from ringfence.manager.pipeline import Collect, Judge, Pipeline, check_form
 from ringfence.manager.policing import PolicyEngine
 from ringfence.manager.reporting import Reporting
-from ringfence.manager.shadowing import shadowed
+from ringfence.manager.shadowing import close_box, shadowed
 from ringfence.policy import judging
 from ringfence.policy.decide import decide
 from ringfence.policy.globs import compiled
@@ -82,6 +82,7 @@ class Sandbox:
         strict: hold the blacklist at the moment of opening too, against hard links and files that come later.
         shadow: what commands change instead of the workspace (`Workspaces.new`); nothing of it reaches the host's files
             before it is committed.
+        shadow_bytes: if not 0, how much may be changed in it: kept in memory while the box stands, on disk afterwards.
         observers: who is told what happens: metrics, traces (docs/metrics.md).
         agent_id, org_id: who the journal says asks for what runs.
         docker: run in a container (docs/docker.md), whatever engine the environment names.
@@ -111,6 +112,7 @@ class Sandbox:
         explain: Explain | str = Explain.CHANGES,
         strict: bool = False,
         shadow: Shadow | None = None,
+        shadow_bytes: int = 0,
         observers: Sequence[Observer] = (),
         agent_id: str | None = None,
         org_id: str | None = None,
@@ -135,7 +137,7 @@ class Sandbox:
         reporting = Reporting(who=who, observers=tuple(observers))
         assembly = assemble(wish, config_path=config, judged=judged, docker=docker)
         if shadow is not None:
-            assembly = replace(assembly, grant=shadowed(assembly.grant, shadow))
+            assembly = replace(assembly, grant=shadowed(assembly.grant, shadow, shadow_bytes))
         self._set_up(assembly, confirmation, reporting)
 
     def _set_up(self, assembly: Assembly, confirmation: ConfirmationService | None, reporting: Reporting) -> None:
@@ -209,7 +211,7 @@ class Sandbox:
         self._closed = True
         try:
             if self._box is not None:
-                await self._box.close()
+                await close_box(self._box, self._grant)
             await self._pipeline.finish()
         finally:
             self._reporting.closed()
@@ -237,7 +239,7 @@ class Sandbox:
                 raise self._is_closed()
             if self._box is not None and not self._box.alive:
                 lost, self._box = self._box, None
-                await lost.close()
+                await close_box(lost, self._grant)
             if self._box is None:
                 self._assembly.journal.prepare()
                 box = await self._open()

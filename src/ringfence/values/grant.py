@@ -26,6 +26,8 @@ class Shadowing:
     """Holds `upper`, `work` and `lock`, as `workspace.shadow` lays them out."""
     is_copy: bool
     """Whether `upper` is all of it, instead of what differs."""
+    memory_bytes: int = 0
+    """If not 0, changes are kept in memory of this size while a box stands, and written to `upper` afterwards."""
 
     @property
     def upper(self) -> Path:

@@ -17,6 +17,7 @@ from ringfence.errors import InvalidConfig
 from ringfence.manager.assemble import Judged
 from ringfence.manager.blocking import run as run_blocking
 from ringfence.manager.configuring import home_directory, load_config
+from ringfence.manager.workspaces import Shadow
 from ringfence.values.annotate import violation_lines
 from ringfence.values.limits import Limits
 from ringfence.values.outcome import Exited, LimitHit, Refused, Result
@@ -86,6 +87,10 @@ def run(
         bool,
         typer.Option("--shadow", help="Work on a shadow of the workspace; shows the changes and how to commit them."),
     ] = False,
+    shadow_size: Annotated[
+        str | None,
+        typer.Option(metavar="SIZE", help="How much may be changed in the shadow: kept in memory while it runs."),
+    ] = None,
     inside: Annotated[
         str | None, typer.Option("--in", metavar="SHADOW", help="Work on this shadow: its id or name.")
     ] = None,
@@ -119,6 +124,7 @@ def run(
             command[0] if len(command) == 1 else command,
             workspace=place,
             shadow=chosen,
+            shadow_bytes=_shadow_bytes(shadow_size, chosen),
             read=read or (),
             write=write or (),
             deny=deny or (),
@@ -146,6 +152,12 @@ def run(
     if explain:
         _explain(result)
     raise Finished(result.exit_code)
+
+
+def _shadow_bytes(size: str | None, shadow: Shadow | None) -> int:
+    if size is not None and shadow is None:
+        raise InvalidConfig("--shadow-size without a shadow", hint="add --shadow, or --in SHADOW")
+    return 0 if size is None else parse_size(size)
 
 
 def _limits(

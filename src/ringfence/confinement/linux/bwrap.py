@@ -42,7 +42,7 @@ class Bubblewrap:
         executable = find_bwrap(self._wanted)
         if executable is None:
             raise AssertionError("wrap() before a usable probe()")
-        plan = build(view, stand_in)
+        plan = build(view, stand_in, descriptors.memory)
         program = executable if stand_in is None else _stage(executable, plan)
         plan.step("seal")
         if stand_in is not None:

@@ -1,6 +1,6 @@
 """How PID 1 confines itself inside a view that is built from nothing: the same for every wall that builds one."""
 
-from ringfence.confinement.base import View
+from ringfence.confinement.base import Layered, View
 from ringfence.confinement.linux import landlock, strict
 from ringfence.confinement.linux.landlock import DEVICES, READ, WRITE
 from ringfence.values.guarantee import Guarantee
@@ -13,8 +13,13 @@ def landlock_words(view: View, private: tuple[str, ...] = ()) -> tuple[str, ...]
     """
     rules = [("/", READ), ("/dev", DEVICES), ("/dev/shm", WRITE), ("/tmp", WRITE)]
     rules += [(path, WRITE) for path in (view.home, *private, *view.writable)]
-    window = ("window", view.layered[0].root) if view.layered else ()
+    window = [word for layered in view.layered for word in _handed_out(layered)]
     return (*window, *landlock.words(rules, version=landlock.abi(), tcp=False, scoped=False))
+
+
+def _handed_out(layered: Layered) -> tuple[str, ...]:
+    in_memory = ("hand",) if layered.memory_bytes else ()
+    return ("window", layered.root, *in_memory)
 
 
 def offered() -> frozenset[Guarantee]:

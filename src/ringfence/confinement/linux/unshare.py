@@ -24,7 +24,7 @@ class Unshare:
         return _probe()
 
     def wrap(self, view: View, descriptors: Descriptors, stand_in: StandIn | None) -> Launch:
-        plan = build(view, stand_in)
+        plan = build(view, stand_in, descriptors.memory)
         plan.step("seal")
         uid, gid = (os.getuid(), os.getgid()) if stand_in is None else (stand_in.uid, stand_in.gid)
         plan.step("enter", *map(str, (uid, gid, view.uid, view.gid)))

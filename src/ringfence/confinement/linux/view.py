@@ -84,7 +84,8 @@ def build_view(grant: Grant, *, home: str, host_path: str, uid: int, gid: int) -
 def _layered(grant: Grant) -> tuple[Layered, ...]:
     if grant.shadow is None:
         return ()
-    return (Layered(os.fspath(grant.workspace), os.fspath(grant.shadow.directory), grant.shadow.is_copy),)
+    shadow = grant.shadow
+    return (Layered(os.fspath(grant.workspace), os.fspath(shadow.directory), shadow.is_copy, shadow.memory_bytes),)
 
 
 def _in_use(shadow: Shadowing) -> Shared:

@@ -101,6 +101,10 @@ class HelperBox:
     def window(self) -> int:
         return self._control.window
 
+    @property
+    def memory(self) -> int:
+        return self._control.memory
+
     def probe(self) -> bool:
         """Whether it stands, asked of the kernel now."""
         return not self._closed and self._control.still_there()

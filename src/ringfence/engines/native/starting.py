@@ -86,13 +86,15 @@ def start(
         program = chosen.open()
         undo.callback(os.close, program)
         options, seccomp, plan = (memory_file(undo, name) for name in ("options", "seccomp", "plan"))
-        descriptors = Descriptors(options, seccomp, program, theirs.fileno(), chosen.interpreter)
+        memory = memory_file(undo, "shadow") if any(each.memory_bytes for each in prepared.view.layered) else -1
+        descriptors = Descriptors(options, seccomp, program, theirs.fileno(), memory, chosen.interpreter)
         launch = confiner.wrap(prepared.view, descriptors, stand_in)
         _fill(options, _words(launch.options))
         _fill(seccomp, launch.seccomp)
         _fill(plan, _words(_plan(launch, prepared, holder, lifeline_end.fileno())))
         passed = [theirs.fileno(), program, options, seccomp, plan, lifeline_end.fileno()]
         passed += [shared.lock for shared in prepared.shared]
+        passed += [memory] if memory >= 0 else []
         try:
             launcher = subprocess.Popen(
                 [*chosen.argv(program), "launch", str(plan), str(os.getpid())],

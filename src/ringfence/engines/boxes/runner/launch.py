@@ -307,6 +307,9 @@ class _Building:
     def overlay(self) -> None:
         """A shadow: the first tree stays as it is, what is changed lies in the second."""
         lower, store, name = self._words.number(), self._words.number(), self._words.word()
+        size, _ = self._words.word(), self._words.word()
+        if size != b"0":
+            die_because("only the helper in C keeps a shadow in memory")
         if max(lower, store) >= len(self._trees):
             die_because("a plan puts what it did not take")
         _put(self._trees[lower], _LOWER)
