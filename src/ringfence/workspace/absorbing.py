@@ -26,16 +26,22 @@ def absorb(memory: int, upper: Path) -> None:
     with Tree(f"/proc/self/fd/{memory}/upper") as source, Tree(upper) as target:
         owner = os.stat(upper)
         waiting = [""]
+        directories: list[tuple[str, os.stat_result]] = []
         while waiting:
             directory = waiting.pop()
             for name in os.listdir(source.directory(directory)):
                 path = join(directory, name)
-                if _put(source, target, path, owner):
+                status = _put(source, target, path, owner)
+                if stat.S_ISDIR(status.st_mode):
                     waiting.append(path)
+                    directories.append((path, status))
+        for path, status in sorted(directories, key=lambda pair: -pair[0].count("/")):  # one may be closed to us too
+            directory, _, name = path.rpartition("/")
+            _finish(target.directory(directory), name, status)
 
 
-def _put(source: Tree, target: Tree, path: str, owner: os.stat_result) -> bool:
-    """Put one entry in its place; whether it is a directory that has to be gone into."""
+def _put(source: Tree, target: Tree, path: str, owner: os.stat_result) -> os.stat_result:
+    """Put one entry in its place; a directory is still open and empty, or as it was."""
     directory, _, name = path.rpartition("/")
     here, there = source.directory(directory), target.directory(directory)
     status = os.stat(name, dir_fd=here, follow_symlinks=False)
@@ -55,7 +61,7 @@ def _put(source: Tree, target: Tree, path: str, owner: os.stat_result) -> bool:
     else:  # a whiteout, or something that a commit refuses
         os.mknod(name, status.st_mode, status.st_rdev, dir_fd=there)
     _dress(here, there, name, status, owner)
-    return is_directory
+    return status
 
 
 def _is_directory(parent: int, name: str) -> bool:
@@ -96,12 +102,17 @@ def _marks(parent: int, name: str) -> dict[str, bytes]:
 
 
 def _dress(here: int, there: int, name: str, status: os.stat_result, owner: os.stat_result) -> None:
-    """Owner, overlay's own marks, mode and times, in this order: a change of owner clears bits of the mode."""
+    """Owner, overlay's own marks, and then the rest: a change of owner clears bits of the mode."""
     if os.geteuid() == 0:
         os.chown(name, owner.st_uid, owner.st_gid, dir_fd=there, follow_symlinks=False)
     if stat.S_ISLNK(status.st_mode) or stat.S_ISCHR(status.st_mode):
         return
     for mark, value in _marks(here, name).items():
         os.setxattr(f"/proc/self/fd/{there}/{name}", mark, value, follow_symlinks=False)
+    if not stat.S_ISDIR(status.st_mode):
+        _finish(there, name, status)
+
+
+def _finish(there: int, name: str, status: os.stat_result) -> None:
     os.chmod(name, stat.S_IMODE(status.st_mode), dir_fd=there)
     os.utime(name, ns=(status.st_atime_ns, status.st_mtime_ns), dir_fd=there, follow_symlinks=False)
