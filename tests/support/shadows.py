@@ -59,16 +59,17 @@ def as_user(user: User, work: Callable[[], T]) -> T:
         os.close(reading)
         _answer(writing, user, work)
     os.close(writing)
-    with open(reading, "rb") as answer:
-        data = answer.read()
+    with open(reading, "rb") as pipe:
+        data = pipe.read()
     os.waitpid(child, 0)
-    is_good, result = pickle.loads(data) if data else (False, "the child died")
-    if not is_good:
-        raise AssertionError(result)
-    return result  # type: ignore[no-any-return]  # whatever `work` returned
+    answer: tuple[str, T] = pickle.loads(data)
+    if answer[0]:
+        raise AssertionError(answer[0])
+    return answer[1]
 
 
 def _answer(writing: int, user: User, work: Callable[[], object]) -> None:
+    answer: tuple[str, object]
     try:
         if not user.is_me:
             os.umask(0o022)
@@ -76,9 +77,9 @@ def _answer(writing: int, user: User, work: Callable[[], object]) -> None:
             os.setresgid(user.gid, user.gid, user.gid)
             os.setresuid(user.uid, user.uid, user.uid)
             _call("prctl", _PR_SET_DUMPABLE, 1, 0, 0, 0)  # else /proc/self, and so the maps, would be root's
-        answer = (True, work())
+        answer = ("", work())
     except BaseException:
-        answer = (False, traceback.format_exc())
+        answer = (traceback.format_exc(), None)
     try:
         with open(writing, "wb") as out:
             out.write(pickle.dumps(answer))

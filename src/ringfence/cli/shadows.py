@@ -2,12 +2,12 @@
 
 import os
 import sys
-from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from ringfence.cli.say import note
+from ringfence.cli.show_changes import as_tree
 from ringfence.errors import InvalidConfig
 from ringfence.manager.assemble import Judged
 from ringfence.manager.workspaces import Progress, Shadow, ShadowKind, Workspaces
@@ -76,7 +76,7 @@ def say_what_changed(workspaces: Workspaces, shadow: Shadow, *, keep: bool = Fal
         workspaces.discard(shadow)
         note("nothing was changed; the shadow is gone again")
         return
-    show_changes(workspaces, shadow, found, limit=_SHOWN_MAX, to_stderr=True)
+    show_changes(workspaces, shadow, found, most_shown=_SHOWN_MAX, to_stderr=True)
     handle = shadow.name or shadow.id
     note(f"look:    ringfence workspace diff --patch {handle}")
     note(f"commit:  ringfence workspace commit {handle}     (-p asks about each hunk)")
@@ -84,27 +84,12 @@ def say_what_changed(workspaces: Workspaces, shadow: Shadow, *, keep: bool = Fal
 
 
 def show_changes(
-    workspaces: Workspaces,
-    shadow: Shadow,
-    found: tuple[Change, ...],
-    *,
-    limit: int | None = None,
-    to_stderr: bool = False,
+    workspaces: Workspaces, shadow: Shadow, found: tuple[Change, ...], *, most_shown: int, to_stderr: bool = False
 ) -> None:
     """A tree of what was changed, with counts."""
     from rich.console import Console
 
-    from ringfence.cli.show_changes import changes_tree
-
-    console = Console(stderr=to_stderr)
-    if not found:
-        console.print("Nothing was changed.")
-        return
-    console.print(
-        changes_tree(found, workspaces.line_counts(shadow, found), title=os.fspath(shadow.lower), limit=limit)
-    )
-    kinds = Counter(str(change.kind) for change in found)
-    console.print(", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items())))
+    Console(stderr=to_stderr).print(as_tree(found, workspaces.line_counts(shadow, found), most_shown=most_shown))
 
 
 @contextmanager

@@ -7,6 +7,7 @@ followed.
 
 import os
 import stat
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -76,10 +77,8 @@ def _clear(target: Tree, parent: int, name: str) -> None:
         remove_tree(f"/proc/self/fd/{parent}/{name}")
         target.forget()
     else:
-        try:
+        with suppress(FileNotFoundError):
             os.unlink(name, dir_fd=parent)
-        except FileNotFoundError:
-            pass
 
 
 def _copy(here: int, there: int, name: str) -> None:

@@ -129,7 +129,7 @@ def apply(layers: Layers, journal: Journal) -> None:
     with staging_directory(layers, journal) as staging:
         Steps(layers.lower, staging).apply(journal.steps)
         _sync_places(layers, staging, journal)
-    done = replace(journal, phase=Phase.APPLIED)
+    done = replace(journal, phase=Phase.APPLIED, steps=())
     done.write(layers.shadow)
     tidy(layers, done)
 

@@ -321,7 +321,7 @@ class OverlayLayers(Layers):
         if "opaque" in self._marks(path, NodeKind.DIRECTORY):
             return
         above, name = split(path)
-        self.upper.forget()
+        self.upper.forget_one(path)
         with _opened_up(self.upper.directory(above)):
             os.rmdir(name, dir_fd=self.upper.directory(above))
 

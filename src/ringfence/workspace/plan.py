@@ -12,6 +12,7 @@ A refusal leaves out one path; a conflict stops the whole commit.
 """
 
 import os
+import stat
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -86,6 +87,7 @@ class _Planner:
         self._terms = terms
         self._choices = {choice.path: choice for choice in terms.selection.hunks}
         self._chosen: dict[str, Change] = {}
+        self._hosts: dict[str, os.stat_result | None] = {}
         self._forbidden: set[str] = set()
         self._refused: dict[str, Refusal] = {}
 
@@ -131,7 +133,7 @@ class _Planner:
     def _is_elsewhere(self, path: str) -> bool:
         """Whether something is mounted on the way to a path, or on it."""
         for place in (path, *ancestors(path)):
-            status = self._layers.lower.status(place)
+            status = self._host(place)
             if status is not None:
                 return status.st_dev != self._layers.lower.device
         return False
@@ -163,8 +165,14 @@ class _Planner:
                     break
 
     def _is_directory(self, path: str) -> bool:
-        node = self._layers.lower.node(path)
-        return node is not None and node.is_directory
+        status = self._host(path)
+        return status is not None and stat.S_ISDIR(status.st_mode)
+
+    def _host(self, path: str) -> os.stat_result | None:
+        """What the host has; asked once, since the steps look again."""
+        if path not in self._hosts:
+            self._hosts[path] = self._layers.lower.status(path)
+        return self._hosts[path]
 
     def keep_full_directories(self) -> None:
         """Leave out the removal of directories in which something stays; the deepest first, since they stay, too."""
@@ -208,12 +216,12 @@ class _Planner:
 
     def _conflict(self, change: Change) -> str | None:
         """What the host has done to the same path."""
-        path, lower = change.path, self._layers.lower
+        path = change.path
         if change.source:
-            status = lower.status(change.source)
+            status = self._host(change.source)
             if status is None or not self._layers.knows(change.source, status):
                 return f"the host has changed {change.source!r}, which was renamed"
-        status = lower.status(path)
+        status = self._host(path)
         if change.old is None or change.source:
             if status is not None:
                 return "the host has made something of that name"

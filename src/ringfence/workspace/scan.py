@@ -14,7 +14,7 @@ What this does not protect against: files that get a blacklisted name, or a seco
 
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from ringfence.policy.globs import PathRules
@@ -69,47 +69,54 @@ class _Look:
         self._inside = lower.rstrip("/") + "/"
         self._rules = rules
         self._owner = owner
+        self._is_root = os.geteuid() == 0
         self.hidden: dict[str, str] = {}
         self.foreign: Foreign | None = None
 
     def names(self) -> None:
-        inside = self._inside
+        inside, owner = self._inside, self._owner
         named = {path.removeprefix(inside) for path in self._rules.literals if path.startswith(inside)}
-        names, globs, matches, owner = self._rules.names, self._rules.globs, self._rules.matches, self._owner
+        names, globs, matches = self._rules.names, self._rules.globs, self._rules.matches
+        is_simple = not named and not globs  # most are: then a path is only put together for what is hidden
         waiting = [""]
         while waiting:
             directory = waiting.pop()
+            prefix = f"{directory}/" if directory else ""
             for entry in self._entries(directory):
-                below = f"{directory}/{entry.name}" if directory else entry.name
-                if entry.name in names or below in named or (globs and matches(inside + below)):
-                    self._hide(below, matches(inside + below) or entry.name, is_link=entry.is_symlink())
+                name = entry.name
+                if name in names or not (
+                    is_simple or (prefix + name not in named and not matches(inside + prefix + name))
+                ):
+                    self._hide(prefix + name, matches(inside + prefix + name) or name, is_link=entry.is_symlink())
                 elif entry.is_dir(follow_symlinks=False):
-                    waiting.append(below)
-                elif not (entry.is_file(follow_symlinks=False) or entry.is_symlink()) and _is_socket(entry):
-                    self.hidden[below] = _SOCKET
+                    waiting.append(prefix + name)
+                elif not entry.is_file(follow_symlinks=False) and not entry.is_symlink() and _is_socket(entry):
+                    self.hidden[prefix + name] = _SOCKET
                 if owner is not None:
-                    self._compare(below, entry, owner)
+                    self._compare(prefix, entry, owner)
 
-    def _entries(self, directory: str) -> Iterator[os.DirEntry[str]]:
+    def _entries(self, directory: str) -> Iterable[os.DirEntry[str]]:
         path = self._inside + directory
         try:
             with os.scandir(path) as entries:
-                if not os.access(path, os.X_OK):
+                if not self._is_root and not os.access(path, os.X_OK):
                     raise PermissionError
-                yield from entries
+                return tuple(entries)
         except (FileNotFoundError, NotADirectoryError):
-            return  # it has just gone
+            return ()  # it has just gone
         except OSError:
             if not directory:
                 raise
             self.hidden[directory] = _UNLISTED
+            return ()
 
-    def _compare(self, below: str, entry: os.DirEntry[str], owner: Owner) -> None:
+    def _compare(self, prefix: str, entry: os.DirEntry[str], owner: Owner) -> None:
         try:
             status = entry.stat(follow_symlinks=False)
         except OSError:
             return
         if status.st_uid != owner.uid or status.st_gid != owner.gid:
+            below = prefix + entry.name
             if self.foreign is None:
                 self.foreign = Foreign(below, Owner(status.st_uid, status.st_gid), 1)
             else:

@@ -14,7 +14,7 @@ def write_json(path: Path, fields: Any) -> None:
     """Replace a small file of ours at once; after a crash it is the old one or the new one."""
     temporary = path.with_name(f"{path.name}.tmp")
     with open(temporary, "w", encoding="ascii") as file:
-        json.dump(fields, file, separators=(",", ":"))
+        file.write(json.dumps(fields, separators=(",", ":")))  # at once: `dump` takes five times as long
         file.flush()
         os.fsync(file.fileno())
     os.rename(temporary, path)

@@ -21,7 +21,7 @@ from ringfence.values.change import Node, NodeKind
 LONGEST_PATH = 4000
 """Bytes; the kernel takes 4095 from a root, and what the host's programs cannot name is not committed."""
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_KEPT_OPEN = 32
+_KEPT_OPEN = 128
 """Directories: changes come sorted, so that most share their parent with the one before."""
 _CHUNK_BYTES = 1024 * 1024
 
@@ -57,6 +57,11 @@ class Tree:
         """Close the directories that are kept open, since what they are called may have changed."""
         while self._open:
             os.close(self._open.popitem()[1])
+
+    def forget_one(self, path: str) -> None:
+        """Close one directory, which is about to go."""
+        if (descriptor := self._open.pop(path, None)) is not None:
+            os.close(descriptor)
 
     def directory(self, path: str) -> int:
         """The descriptor of a directory; it stays ours and is good until the next call.

@@ -13,6 +13,7 @@ from ringfence.cli.choosing import choose_hunks
 from ringfence.cli.exits import Finished
 from ringfence.cli.say import note, visible
 from ringfence.cli.shadows import make_shadow, opened_workspaces, show_changes
+from ringfence.cli.show_changes import MOST_SHOWN, as_refusals
 from ringfence.manager.assemble import Judged
 from ringfence.manager.workspaces import Shadow, ShadowKind, Workspaces
 from ringfence.values.change import Change, Committed, Selection
@@ -89,7 +90,7 @@ def diff(
             for refusal in made.left_out:
                 note(f"left out: {refusal}")
         else:
-            show_changes(workspaces, shadow, found)
+            show_changes(workspaces, shadow, found, most_shown=MOST_SHOWN)
 
 
 @workspace.command()
@@ -191,10 +192,11 @@ def _committed_as_json(done: Committed) -> dict[str, Any]:
 
 
 def _say_committed(done: Committed, shadow: Shadow) -> None:
-    for refusal in done.conflicts:
-        note(f"conflict: {refusal}")
-    for refusal in done.refused:
-        note(f"held back: {refusal}")
+    from rich.console import Console
+
+    console = Console(stderr=True)
+    for line in as_refusals(done):
+        console.print(line)
     if not done.is_done:
         note("nothing was committed; commit other paths, use --merge, or bring the host's file in order")
     else:
