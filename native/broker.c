@@ -53,7 +53,10 @@ static struct denied {
 static size_t denied_count;
 static uid_t box_uid = (uid_t)-1;
 static gid_t box_gid;
-static pid_t waiting[WAITING_MAX];
+static struct waiter {
+    pid_t pid;
+    uint64_t id; /* of the call that it opens for */
+} waiting[WAITING_MAX];
 
 void broker_as(uid_t uid, gid_t gid) {
     box_uid = uid, box_gid = gid;
@@ -416,19 +419,30 @@ static int reopen(int object, int flags, mode_t mode) {
     return open(name, flags | O_CLOEXEC, mode);
 }
 
+/* Nobody waits for what was asked by a process that is gone: else a fifo would have a reader that there is not. Returns a free place. */
+static struct waiter *end_waiters(void) {
+    struct waiter *place = NULL;
+    for (struct waiter *w = waiting; w < waiting + WAITING_MAX; w++) {
+        int over = w->pid && !is_asked(w->id);
+        if (over) kill(w->pid, SIGKILL);
+        if (w->pid && waitpid(w->pid, NULL, over ? 0 : WNOHANG)) w->pid = 0;
+        if (!w->pid) place = w;
+    }
+    return place;
+}
+
+void broker_forgets(void) { end_waiters(); }
+
 /* A process of its own for what would keep us from everybody else: the other end of a fifo, the end of a lease. */
 static void open_later(const struct notification *n, int object, int flags) {
-    pid_t child = -1, *place = NULL;
-    for (size_t i = 0; i < WAITING_MAX; i++) {
-        if (waiting[i] > 0 && waitpid(waiting[i], NULL, WNOHANG)) waiting[i] = 0;
-        if (!waiting[i]) place = &waiting[i];
-    }
-    if (place) child = fork();
+    struct waiter *place = end_waiters();
+    pid_t ours = getpid(), child = place ? fork() : -1;
     if (child < 0) answer(n->id, EMFILE);
-    if (child > 0) *place = child;
+    if (child > 0) *place = (struct waiter){child, n->id};
     if (child) return;
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
     as_box();
+    prctl(PR_SET_PDEATHSIG, SIGKILL); /* a change of uid clears it */
+    if (getppid() != ours) _exit(0);
     int fd = reopen(object, flags, 0);
     if (fd < 0) answer(n->id, errno);
     else answer_descriptor(n->id, fd, flags);

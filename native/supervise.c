@@ -407,7 +407,10 @@ void supervisor_answered(uint32_t question, uint32_t error) {
     if (!p->asked) p->call.id = 0;
 }
 
-void supervisor_forgets(void) { memset(self.seen, 0, sizeof self.seen); }
+void supervisor_forgets(void) {
+    memset(self.seen, 0, sizeof self.seen);
+    broker_forgets();
+}
 
 /* --- one call ---------------------------------------------------------------------------------------------------------- */
 

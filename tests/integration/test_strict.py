@@ -344,6 +344,14 @@ def test_a_fifo_that_nobody_writes_keeps_only_its_reader_waiting(place: Place) -
     assert result.stdout == "other\n"
 
 
+def test_readers_that_were_killed_leave_nobody_waiting(place: Place) -> None:
+    killed = "for i in {1..70}; do (cat p & sleep 0.02; kill -9 $!; wait) 2>/dev/null; done"
+
+    result = place.run(f"mkfifo p q; {killed}; (echo through > q & cat q)", strict=True)
+
+    assert result.stdout == "through\n"
+
+
 @pytest.mark.parametrize("file", ["/proc/1/environ", "/proc/1/maps", "/proc/1/mem", "/proc/sys/kernel/core_pattern"])
 def test_what_the_kernel_shows_is_no_more_than_without(place: Place, file: str) -> None:
     strict = place.run(f"head -c 1 {file} | wc -c; echo x > {file}", strict=True)
