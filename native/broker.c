@@ -385,6 +385,13 @@ static int find_name(struct caller *c, int dirfd, const char *text, struct spot 
     return error;
 }
 
+/* What a path leads to, or a descriptor alone if the path is empty and the call takes that. */
+static int find_given(struct caller *c, int dirfd, const char *text, int flags, int follow, struct spot *s) {
+    if (*text || !(flags & AT_EMPTY_PATH)) return find(c, dirfd, text, follow, s);
+    *s = (struct spot){.object = NO_FILE, .parent = NO_FILE};
+    return find_descriptor(c, dirfd, s);
+}
+
 /* Which file it really is, for the manager; empty if no rule knows it. */
 static const char *known_as(const struct spot *s) {
     static char note[PATH_SIZE + 8];
@@ -401,12 +408,17 @@ static int is_one_of(const char *name, const char *const *names) {
     return !!*names;
 }
 
+/* Files that show the namespaces of who opens them: ours are the host's. */
+static int shows_ours(const char *path) {
+    return !strncmp(path, "/proc/sys/net/", 14) || !strncmp(path, "/proc/sysvipc/", 14);
+}
+
 static int proc_allows(struct caller *c, const char *path, int writes) {
     static const char *const own[] = {"comm", "mem", "oom_score_adj", "coredump_filter", "timerslack_ns", NULL};
     static const char *const seen[] = {"stat", "statm", "status", "cmdline", "comm", "cgroup", "oom_score", "oom_score_adj", "loginuid", "sessionid", NULL};
     if (strncmp(path, "/proc/", 6)) return 1;
     const char *last = strrchr(path, '/') + 1;
-    if (!isdigit((unsigned char)path[6])) return !writes && strncmp(path, "/proc/sys/net/", 14); /* it would show the host's */
+    if (!isdigit((unsigned char)path[6])) return !writes && !shows_ours(path);
     if (belongs_to_another(c, path)) return !writes && is_one_of(last, seen);
     return !writes || is_one_of(last, own);
 }
@@ -532,12 +544,12 @@ static int on_openat2(const struct notification *n) {
     return on_open(n, (int)a[0], a[1], how.flags, how.mode, 1);
 }
 
-static int on_exec(const struct notification *n, int dirfd, uint64_t address) {
+static int on_exec(const struct notification *n, int dirfd, uint64_t address, uint64_t flags) {
     struct caller c = {.pid = (pid_t)n->pid};
     struct spot s;
     char text[PATH_SIZE];
-    if (peek_text((pid_t)n->pid, address, text) || !*text) return answer(n->id, 0), 1;
-    int error = find(&c, dirfd, text, 1, &s);
+    if (peek_text((pid_t)n->pid, address, text)) return answer(n->id, 0), 1;
+    int error = find_given(&c, dirfd, text, (int)flags, 1, &s);
     if (error || *s.path != '/') answer(n->id, 0); /* the kernel will say so itself */
     else if (permitted(n, "exec", s.path, NULL, 0, s.object < 0 ? MISSING : known_as(&s))) answer(n->id, 0);
     leave(&s);
@@ -561,6 +573,7 @@ static int on_truncate(const struct notification *n) {
     int error = find(&c, HERE, text, 1, &s);
     if (!error && s.object < 0) error = s.error;
     if (!error && !S_ISREG(s.info.st_mode)) error = S_ISDIR(s.info.st_mode) ? EISDIR : EINVAL;
+    if (!error && !proc_allows(&c, s.path, 1)) error = EACCES;
     if (!error && syscall(SYS_prlimit64, c.pid, RLIMIT_FSIZE, NULL, &limit)) error = EACCES;
     if (!error && n->data.args[1] > limit.rlim_cur) error = EFBIG;
     if (error) {
@@ -682,7 +695,7 @@ static int on_link(const struct notification *n, int from_dir, uint64_t from, in
     char text[PATH_SIZE], name[64];
     if (peek_text((pid_t)n->pid, from, text)) return answer(n->id, EFAULT), 1;
     t = (struct spot){.object = NO_FILE, .parent = NO_FILE};
-    int error = !*text && flags & AT_EMPTY_PATH ? find_descriptor(&c, from_dir, (s = t, &s)) : find(&c, from_dir, text, flags & AT_SYMLINK_FOLLOW, &s);
+    int error = find_given(&c, from_dir, text, flags, flags & AT_SYMLINK_FOLLOW, &s);
     if (!error && *s.path != '/') error = EXDEV;
     if (!error && peek_text((pid_t)n->pid, to, text)) error = EFAULT;
     if (!error) error = find_name(&c, to_dir, text, &t);
@@ -728,8 +741,8 @@ int brokered(const struct notification *n) {
     case SYS_symlinkat: return change_one(n, MAKE_LINK, (int)a[1], a[2], a[0]);
     case SYS_renameat2: return on_rename(n, (int)a[0], a[1], (int)a[2], a[3], (unsigned)a[4]);
     case SYS_linkat: return on_link(n, (int)a[0], a[1], (int)a[2], a[3], (int)a[4]);
-    case SYS_execve: return on_exec(n, HERE, a[0]);
-    case SYS_execveat: return on_exec(n, (int)a[0], a[1]);
+    case SYS_execve: return on_exec(n, HERE, a[0], 0);
+    case SYS_execveat: return on_exec(n, (int)a[0], a[1], a[4]);
     default: return 0;
     }
 }

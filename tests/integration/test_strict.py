@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import shutil
 import stat
 import sys
@@ -26,7 +27,7 @@ def rules(result: Result) -> set[str]:
     return {violation.rule for violation in result.violations}
 
 
-def while_running(place: Place, change: Callable[[], None], command: str, **options: object) -> Result:
+def while_running(place: Place, change: Callable[[], object], command: str, **options: object) -> Result:
     """Run a command that waits until the host has changed something."""
 
     async def work(box: Sandbox) -> Result:
@@ -359,6 +360,37 @@ def test_what_the_kernel_shows_is_no_more_than_without(place: Place, file: str) 
 
     assert strict.stdout == usual.stdout
     assert not strict.ok and not usual.ok
+
+
+def test_the_host_s_shared_memory_is_not_listed(place: Place) -> None:
+    made = place.host("ipcmk -M 4096").stdout.split()[-1]
+    try:
+        listed = place.run("cat /proc/sysvipc/shm; ipcs -m", strict=True).stdout
+    finally:
+        place.host(f"ipcrm -m {made}")
+
+    assert not re.search(rf"\b{made}\b", listed)
+
+
+_START = textwrap.dedent(
+    """
+    import ctypes, os
+    program = os.open(f"/dev/fd/{os.open('.', 0)}/NAME", os.O_PATH)
+    words = (ctypes.c_char_p * 3)(b"echo", b"ran")
+    ctypes.CDLL(None).syscall(322, program, b"", words, None, 0x1000)  # execveat with AT_EMPTY_PATH
+    """
+)
+
+
+@pytest.mark.parametrize("name", ["secrets.json", "plain"])
+def test_a_program_is_known_by_its_descriptor_alone(place: Place, name: str) -> None:
+    (place.workspace / "start.py").write_text(_START.replace("NAME", name))
+
+    result = while_running(
+        place, lambda: shutil.copy("/bin/echo", place.workspace / name), f"{PYTHON} start.py", strict=True
+    )
+
+    assert (result.stdout, len(result.violations)) == (("ran\n", 0) if name == "plain" else ("", 1))
 
 
 def test_the_wall_says_that_it_is_strict(place: Place) -> None:
