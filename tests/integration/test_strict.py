@@ -295,6 +295,49 @@ def test_ordinary_work_goes_on(repository: Place) -> None:
     assert result.violations == ()
 
 
+_ODD = textwrap.dedent(
+    """
+    import os
+    def say(what, *arguments):
+        try:
+            what(*arguments)
+            print(what.__name__, arguments, "done")
+        except OSError as fault:
+            print(what.__name__, arguments, fault.errno)
+    os.mkdir("d")
+    os.symlink("d", "link")
+    open("f", "w").close()
+    for name in (".", "..", "d/.", "new/", "link", "f/", "n" * 256, "/proc/self/cwd/p", "./" * 2050):
+        say(os.mkdir, name)
+    for name in (".", "link/", "f/", "f/x", "/proc/self/cwd/p"):
+        say(os.unlink, name)
+    for name in ("link/", "link", "f", "new/", "/proc/self/cwd/p"):
+        say(os.rmdir, name)
+    for name in ("made/", "d", "d/", "f/x", "link/f"):
+        say(os.open, name, os.O_CREAT | os.O_WRONLY)
+    for one, two in (("f", "x/"), ("f/", "x"), ("d/", "e/"), (".", "x"), ("link/", "x"), ("f", "e"), ("e", "f")):
+        say(os.rename, one, two)
+    say(os.symlink, "d", "y/")
+    say(os.link, "f", "z/")
+    say(os.truncate, "e", 0)
+    say(os.truncate, "f", -1)
+    say(os.open, "/proc/self/fd/0", os.O_NOFOLLOW)
+    os.umask(0)
+    print(oct(os.fstat(os.open(".", os.O_TMPFILE | os.O_RDWR, 0o666)).st_mode), sorted(os.listdir("e")))
+    """
+)
+
+
+def test_odd_names_are_answered_as_the_kernel_answers_them(place: Place) -> None:
+    (place.workspace / "odd.py").write_text(_ODD)
+
+    strict, usual = (
+        place.run(f"rm -rf w; mkdir w; cd w; {PYTHON} ../odd.py", strict=strict) for strict in (True, False)
+    )
+
+    assert strict.ok and strict.stdout == usual.stdout
+
+
 def test_a_directory_with_many_names_that_a_rule_may_be_about_can_be_moved(place: Place) -> None:
     command = "mkdir a; touch a/{1..40}.txt; mv a b && ls b | wc -l"
 
@@ -334,9 +377,12 @@ def test_a_file_that_the_owner_may_not_read_stays_closed(place: Place) -> None:
 def test_a_limit_on_the_size_of_files_holds_for_truncate(place: Place) -> None:
     from ringfence import Limits
 
-    result = place.run("touch a; truncate -s 1G a; stat -c %s a", strict=True, limits=Limits(file_bytes=1 << 20))
+    def truncated(size: int) -> Result:
+        command = [PYTHON, "-c", f"import os; open('a', 'w').close(); os.truncate('a', {size})"]
+        return place.run(command, strict=True, limits=Limits(file_bytes=1 << 20))
 
-    assert result.stdout == "0\n"
+    assert "File too large" in truncated(1 << 30).stderr and (place.workspace / "a").stat().st_size == 0
+    assert truncated(1 << 20).ok and (place.workspace / "a").stat().st_size == 1 << 20
 
 
 def test_a_fifo_that_nobody_writes_keeps_only_its_reader_waiting(place: Place) -> None:
