@@ -58,6 +58,43 @@ static struct waiter {
     uint64_t id; /* of the call that it opens for */
 } waiting[WAITING_MAX];
 
+/* --- with the box's rights --------------------------------------------------------------------------------------------- */
+
+/* As the kernel defines them; its headers are not there for every libc. */
+static struct {
+    uint32_t version;
+    int pid;
+} ourselves = {0x20080522, 0};
+static struct capabilities {
+    uint32_t effective, permitted, inheritable;
+} some[2], none[2];
+static int are_some; /* of an ordinary user, as a service manager gives them */
+#define NO_FIXUP 4   /* a secure bit: uid 0 can be left without its capabilities */
+
+static void look_at_capabilities(void) {
+    if (syscall(SYS_capget, &ourselves, some)) die("capabilities");
+    for (int i = 0; i < 2; i++) none[i] = (struct capabilities){0, some[i].permitted, some[i].inheritable};
+    are_some = box_uid == (uid_t)-1 && memcmp(some, none, sizeof some);
+    if (box_uid != (uid_t)-1 && prctl(PR_GET_SECUREBITS) & NO_FIXUP) die_because("capabilities stay when uid 0 is left");
+}
+
+/* Run by root, the guardian owns everything; for what it does in the box's name it must own as little as the box. Leaving uid 0 for a
+ * while leaves its capabilities too. */
+static void as_box(void) {
+    if (are_some && syscall(SYS_capset, &ourselves, none)) die("cannot leave capabilities");
+    if (box_uid == (uid_t)-1) return;
+    if (syscall(SYS_setresgid, -1, box_gid, -1) || syscall(SYS_setresuid, -1, box_uid, -1)) die("cannot leave uid 0");
+}
+
+static void as_before(void) {
+    int kept = errno;
+    if (are_some && syscall(SYS_capset, &ourselves, some)) die("cannot take capabilities back");
+    if (box_uid != (uid_t)-1 && (syscall(SYS_setresuid, -1, 0, -1) || syscall(SYS_setresgid, -1, 0, -1))) die("cannot come back to uid 0");
+    errno = kept;
+}
+
+/* --- which files are denied -------------------------------------------------------------------------------------------- */
+
 void broker_as(uid_t uid, gid_t gid) {
     box_uid = uid, box_gid = gid;
     if (setgroups(0, NULL)) die("groups"); /* a group of root's must open nothing for the box */
@@ -76,28 +113,15 @@ static int by_inode(const void *one, const void *two) {
     return a->device < b->device ? -1 : a->device > b->device;
 }
 
-void broker_ready(void) { qsort(denied, denied_count, sizeof *denied, by_inode); }
+void broker_ready(void) {
+    if (denied_count) qsort(denied, denied_count, sizeof *denied, by_inode);
+    look_at_capabilities();
+}
 
 static const char *denied_as(const struct stat *info) {
     struct denied wanted = {info->st_dev, info->st_ino, NULL};
     const struct denied *hit = denied_count ? bsearch(&wanted, denied, denied_count, sizeof *denied, by_inode) : NULL;
     return hit ? hit->path : NULL;
-}
-
-/* --- with the box's rights --------------------------------------------------------------------------------------------- */
-
-/* Run by root, the guardian owns everything; for what it does in the box's name it must own as little as the box. Leaving uid 0 for a
- * while leaves its capabilities too. */
-static void as_box(void) {
-    if (box_uid == (uid_t)-1) return;
-    if (syscall(SYS_setresgid, -1, box_gid, -1) || syscall(SYS_setresuid, -1, box_uid, -1)) die("cannot leave uid 0");
-}
-
-static void as_before(void) {
-    if (box_uid == (uid_t)-1) return;
-    int kept = errno;
-    if (syscall(SYS_setresuid, -1, 0, -1) || syscall(SYS_setresgid, -1, 0, -1)) die("cannot come back to uid 0");
-    errno = kept;
 }
 
 /* --- finding what a path means to the caller --------------------------------------------------------------------------- */

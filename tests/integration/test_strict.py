@@ -7,9 +7,12 @@ import os
 import re
 import shutil
 import stat
+import subprocess
 import sys
+import tempfile
 import textwrap
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 
 import pytest
 
@@ -372,6 +375,39 @@ def test_a_file_that_the_owner_may_not_read_stays_closed(place: Place) -> None:
     locked.chmod(0)
 
     assert SECRET not in place.run("cat locked", strict=True).stdout
+
+
+_WITH_CAPABILITIES = """
+import os, sys
+import ringfence
+result = ringfence.run("cat locked", workspace=sys.argv[1], strict=True)
+print(result.exit_code, result.stdout)
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give somebody a capability")
+def test_a_capability_of_the_caller_s_opens_nothing_for_the_box() -> None:
+    """As services have them: an ordinary user who may read everything."""
+    allowed = "+dac_override,+dac_read_search"
+    who = ("--reuid=61299", "--regid=61299", "--clear-groups", f"--inh-caps={allowed}", f"--ambient-caps={allowed}")
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as home:
+        locked = Path(home, "project", "locked")
+        locked.parent.mkdir()
+        locked.write_text(SECRET)
+        locked.chmod(0)
+        for path in (home, locked.parent, locked):
+            os.chown(path, 61299, 61299)
+
+        result = subprocess.run(
+            ["setpriv", *who, sys.executable, "-c", _WITH_CAPABILITIES, locked.parent],
+            env={"PATH": "/usr/bin:/bin", "HOME": home, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+
+    assert result.stdout.split() == ["1"], result.stderr
 
 
 def test_a_limit_on_the_size_of_files_holds_for_truncate(place: Place) -> None:
