@@ -26,7 +26,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -42,6 +41,7 @@
 #define MODES 07777u
 #define PLAIN_MODES 01777u
 #define NO_FILE (-1)
+#define SIZE_LINE "Max file size"
 #define DELETED " (deleted)"
 #define MEMORY_FILE "/memfd:"
 #define EXCHANGE 2u     /* of renameat2 */
@@ -53,7 +53,47 @@ static struct denied {
 static size_t denied_count;
 static uid_t box_uid = (uid_t)-1;
 static gid_t box_gid;
-static pid_t waiting[WAITING_MAX];
+static struct waiter {
+    pid_t pid;
+    uint64_t id; /* of the call that it opens for */
+} waiting[WAITING_MAX];
+
+/* --- with the box's rights --------------------------------------------------------------------------------------------- */
+
+/* As the kernel defines them; its headers are not there for every libc. */
+static struct {
+    uint32_t version;
+    int pid;
+} ourselves = {0x20080522, 0};
+static struct capabilities {
+    uint32_t effective, permitted, inheritable;
+} some[2], none[2];
+static int are_some; /* of an ordinary user, as a service manager gives them */
+#define NO_FIXUP 4   /* a secure bit: uid 0 can be left without its capabilities */
+
+static void look_at_capabilities(void) {
+    if (syscall(SYS_capget, &ourselves, some)) die("capabilities");
+    for (int i = 0; i < 2; i++) none[i] = (struct capabilities){0, some[i].permitted, some[i].inheritable};
+    are_some = box_uid == (uid_t)-1 && memcmp(some, none, sizeof some);
+    if (box_uid != (uid_t)-1 && prctl(PR_GET_SECUREBITS) & NO_FIXUP) die_because("capabilities stay when uid 0 is left");
+}
+
+/* Run by root, the guardian owns everything; for what it does in the box's name it must own as little as the box. Leaving uid 0 for a
+ * while leaves its capabilities too. */
+static void as_box(void) {
+    if (are_some && syscall(SYS_capset, &ourselves, none)) die("cannot leave capabilities");
+    if (box_uid == (uid_t)-1) return;
+    if (syscall(SYS_setresgid, -1, box_gid, -1) || syscall(SYS_setresuid, -1, box_uid, -1)) die("cannot leave uid 0");
+}
+
+static void as_before(void) {
+    int kept = errno;
+    if (are_some && syscall(SYS_capset, &ourselves, some)) die("cannot take capabilities back");
+    if (box_uid != (uid_t)-1 && (syscall(SYS_setresuid, -1, 0, -1) || syscall(SYS_setresgid, -1, 0, -1))) die("cannot come back to uid 0");
+    errno = kept;
+}
+
+/* --- which files are denied -------------------------------------------------------------------------------------------- */
 
 void broker_as(uid_t uid, gid_t gid) {
     box_uid = uid, box_gid = gid;
@@ -73,28 +113,15 @@ static int by_inode(const void *one, const void *two) {
     return a->device < b->device ? -1 : a->device > b->device;
 }
 
-void broker_ready(void) { qsort(denied, denied_count, sizeof *denied, by_inode); }
+void broker_ready(void) {
+    if (denied_count) qsort(denied, denied_count, sizeof *denied, by_inode);
+    look_at_capabilities();
+}
 
 static const char *denied_as(const struct stat *info) {
     struct denied wanted = {info->st_dev, info->st_ino, NULL};
     const struct denied *hit = denied_count ? bsearch(&wanted, denied, denied_count, sizeof *denied, by_inode) : NULL;
     return hit ? hit->path : NULL;
-}
-
-/* --- with the box's rights --------------------------------------------------------------------------------------------- */
-
-/* Run by root, the guardian owns everything; for what it does in the box's name it must own as little as the box. Leaving uid 0 for a
- * while leaves its capabilities too. */
-static void as_box(void) {
-    if (box_uid == (uid_t)-1) return;
-    if (syscall(SYS_setresgid, -1, box_gid, -1) || syscall(SYS_setresuid, -1, box_uid, -1)) die("cannot leave uid 0");
-}
-
-static void as_before(void) {
-    if (box_uid == (uid_t)-1) return;
-    int kept = errno;
-    if (syscall(SYS_setresuid, -1, 0, -1) || syscall(SYS_setresgid, -1, 0, -1)) die("cannot come back to uid 0");
-    errno = kept;
 }
 
 /* --- finding what a path means to the caller --------------------------------------------------------------------------- */
@@ -109,6 +136,7 @@ struct caller {
 struct spot {
     int object, parent;   /* -1 if it is not there */
     int error;            /* why not */
+    int slash;            /* the name was written as a directory's */
     int mounted;          /* something of the box's view is mounted there */
     char name[NAME_SIZE]; /* in the parent */
     char path[PATH_SIZE];
@@ -220,7 +248,7 @@ static int walk(struct caller *c, int root, char *whole, int follow) {
         memcpy(rest, text, (size_t)n);
         rest[n] = '/';
     }
-    memcpy(whole, *done ? done : "/", strlen(done) + 2);
+    snprintf(whole, 2 * PATH_SIZE, "%s", *done ? done : "/");
     return 0;
 }
 
@@ -299,7 +327,10 @@ static int spell(struct caller *c, int dirfd, const char *text, char *whole) {
     return 0;
 }
 
-static int find_parent(int root, char *whole, struct spot *s) {
+/* What the kernel would follow differently for us, or does not follow while somebody renames something (`..` below a root). */
+static int needs_walk(int error) { return error == ENOENT || error == ELOOP || error == EAGAIN; }
+
+static int find_parent(struct caller *c, int root, char *whole, struct spot *s) {
     size_t end = strlen(whole);
     while (end > 1 && whole[end - 1] == '/') whole[--end] = 0;
     char *last = strrchr(whole, '/');
@@ -309,8 +340,14 @@ static int find_parent(int root, char *whole, struct spot *s) {
     snprintf(s->name, sizeof s->name, "%s", last + 1);
     *last = 0;
     s->parent = open_in(root, *whole ? whole : "/", O_DIRECTORY);
-    *last = '/';
-    if (s->parent < 0) return errno;
+    int error = s->parent < 0 ? errno : 0;
+    if (needs_walk(error) && !(error = walk(c, root, whole, 1))) {
+        s->parent = open_in(root, whole, O_DIRECTORY);
+        if (s->parent < 0) error = errno;
+    }
+    size_t size = strlen(whole);
+    snprintf(whole + size, 2 * PATH_SIZE - size, "%s%s", size > 1 ? "/" : "", s->name);
+    if (error) return error;
     if (path_of(s->parent, s->path)) return errno;
     size_t have = strlen(s->path);
     if (have + strlen(s->name) + 2 > PATH_SIZE) return ENAMETOOLONG;
@@ -331,7 +368,7 @@ static int find(struct caller *c, int dirfd, const char *text, int follow, struc
     static char whole[2 * PATH_SIZE];
     *s = (struct spot){.object = NO_FILE, .parent = NO_FILE};
     if (!*text) return ENOENT;
-    int number = own_descriptor(c, text);
+    int number = follow ? own_descriptor(c, text) : -1;
     if (number >= 0) return find_descriptor(c, number, s);
     int root = root_of(c->pid), error = root < 0 ? EACCES : 0;
     if (!error && !strcmp(text, "/dev/tty")) {
@@ -343,13 +380,13 @@ static int find(struct caller *c, int dirfd, const char *text, int follow, struc
         uint64_t flags = follow ? 0 : O_NOFOLLOW;
         s->object = open_in(root, whole, flags);
         if (s->object < 0) error = errno;
-        if (error == ENOENT || error == ELOOP) error = walk(c, root, whole, follow);
+        if (needs_walk(error)) error = walk(c, root, whole, follow);
         if (!error && s->object < 0) {
             s->object = open_in(root, whole, flags);
             if (s->object < 0) error = errno;
         }
         if (!error) error = found(root, s);
-        else if (error == ENOENT && !find_parent(root, whole, s)) error = 0, s->error = ENOENT;
+        else if (error == ENOENT && !find_parent(c, root, whole, s)) error = 0, s->error = ENOENT;
         else error = nowhere(s, whole, error);
         as_before();
     }
@@ -373,13 +410,23 @@ static int find_name(struct caller *c, int dirfd, const char *text, struct spot 
     int root = root_of(c->pid), error = root < 0 ? EACCES : spell(c, dirfd, text, whole);
     if (!error) {
         as_box();
-        error = find_parent(root, whole, s);
+        error = find_parent(c, root, whole, s);
         if (!error) find_child(s);
         else error = nowhere(s, whole, error);
         as_before();
         if (!error && s->object >= 0 && fstat(s->object, &s->info)) error = errno;
     }
+    s->slash = text[strlen(text) - 1] == '/';
     return error;
+}
+
+static int is_wrongly_slashed(const struct spot *s) { return s->slash && s->object >= 0 && !S_ISDIR(s->info.st_mode); }
+
+/* What a path leads to, or a descriptor alone if the path is empty and the call takes that. */
+static int find_given(struct caller *c, int dirfd, const char *text, int flags, int follow, struct spot *s) {
+    if (*text || !(flags & AT_EMPTY_PATH)) return find(c, dirfd, text, follow, s);
+    *s = (struct spot){.object = NO_FILE, .parent = NO_FILE};
+    return find_descriptor(c, dirfd, s);
 }
 
 /* Which file it really is, for the manager; empty if no rule knows it. */
@@ -398,12 +445,17 @@ static int is_one_of(const char *name, const char *const *names) {
     return !!*names;
 }
 
+/* Files that show the namespaces of who opens them: ours are the host's. */
+static int shows_ours(const char *path) {
+    return !strncmp(path, "/proc/sys/net/", 14) || !strncmp(path, "/proc/sysvipc/", 14);
+}
+
 static int proc_allows(struct caller *c, const char *path, int writes) {
     static const char *const own[] = {"comm", "mem", "oom_score_adj", "coredump_filter", "timerslack_ns", NULL};
     static const char *const seen[] = {"stat", "statm", "status", "cmdline", "comm", "cgroup", "oom_score", "oom_score_adj", "loginuid", "sessionid", NULL};
     if (strncmp(path, "/proc/", 6)) return 1;
     const char *last = strrchr(path, '/') + 1;
-    if (!isdigit((unsigned char)path[6])) return !writes && strncmp(path, "/proc/sys/net/", 14); /* it would show the host's */
+    if (!isdigit((unsigned char)path[6])) return !writes && !shows_ours(path);
     if (belongs_to_another(c, path)) return !writes && is_one_of(last, seen);
     return !writes || is_one_of(last, own);
 }
@@ -416,19 +468,30 @@ static int reopen(int object, int flags, mode_t mode) {
     return open(name, flags | O_CLOEXEC, mode);
 }
 
+/* Nobody waits for what was asked by a process that is gone: else a fifo would have a reader that there is not. Returns a free place. */
+static struct waiter *end_waiters(void) {
+    struct waiter *place = NULL;
+    for (struct waiter *w = waiting; w < waiting + WAITING_MAX; w++) {
+        int over = w->pid && !is_asked(w->id);
+        if (over) kill(w->pid, SIGKILL);
+        if (w->pid && waitpid(w->pid, NULL, over ? 0 : WNOHANG)) w->pid = 0;
+        if (!w->pid) place = w;
+    }
+    return place;
+}
+
+void broker_forgets(void) { end_waiters(); }
+
 /* A process of its own for what would keep us from everybody else: the other end of a fifo, the end of a lease. */
 static void open_later(const struct notification *n, int object, int flags) {
-    pid_t child = -1, *place = NULL;
-    for (size_t i = 0; i < WAITING_MAX; i++) {
-        if (waiting[i] > 0 && waitpid(waiting[i], NULL, WNOHANG)) waiting[i] = 0;
-        if (!waiting[i]) place = &waiting[i];
-    }
-    if (place) child = fork();
+    struct waiter *place = end_waiters();
+    pid_t ours = getpid(), child = place ? fork() : -1;
     if (child < 0) answer(n->id, EMFILE);
-    if (child > 0) *place = child;
+    if (child > 0) *place = (struct waiter){child, n->id};
     if (child) return;
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
     as_box();
+    prctl(PR_SET_PDEATHSIG, SIGKILL); /* a change of uid clears it */
+    if (getppid() != ours) _exit(0);
     int fd = reopen(object, flags, 0);
     if (fd < 0) answer(n->id, errno);
     else answer_descriptor(n->id, fd, flags);
@@ -442,7 +505,9 @@ static void open_object(const struct notification *n, const struct spot *s, int 
         return;
     }
     as_box();
+    mode_t before = umask(0); /* the caller's is in the mode already */
     int fd = reopen(s->object, kept | O_NOCTTY | O_NONBLOCK, mode), error = errno;
+    umask(before);
     as_before();
     if (fd < 0 && error == EWOULDBLOCK && !(flags & O_NONBLOCK)) {
         open_later(n, s->object, kept | O_NOCTTY);
@@ -475,9 +540,11 @@ static int open_for(const struct notification *n, struct caller *c, int dirfd, c
     int error = find(c, dirfd, text, !(flags & O_NOFOLLOW) && !(flags & O_CREAT && flags & O_EXCL), &s);
     if (!error && s.object >= 0) {
         if (flags & O_CREAT && flags & O_EXCL && !temporary) error = EEXIST;
+        else if (flags & O_CREAT && S_ISDIR(s.info.st_mode) && !temporary) error = EISDIR;
         else if (S_ISLNK(s.info.st_mode) && !(flags & O_PATH)) error = ELOOP;
         else if (!proc_allows(c, s.path, changes)) error = EACCES;
     }
+    if (!error && flags & O_CREAT && text[strlen(text) - 1] == '/') error = EISDIR;
     if (!error && !is_asked(n->id)) error = EINTR;
     if (error) {
         answer(n->id, error);
@@ -501,7 +568,8 @@ static int on_open(const struct notification *n, int dirfd, uint64_t address, ui
     /* Flags in registers are what the kernel goes on with. */
     if (!in_memory && !(flags & (CHANGING | TMPFILE_ALONE)) && flags & (O_PATH | O_DIRECTORY)) return 0;
     if (is_init(c.pid)) return answer(n->id, 0), 1;
-    if (peek_text((pid_t)n->pid, address, text)) return answer(n->id, EFAULT), 1;
+    int error = peek_text((pid_t)n->pid, address, text);
+    if (error) return answer(n->id, error), 1;
     if (mode & MODES & ~PLAIN_MODES) return answer(n->id, EPERM), 1;
     while (tries && open_for(n, &c, dirfd, text, flags, (mode_t)mode)) tries--;
     if (!tries) answer(n->id, EBUSY);
@@ -518,12 +586,12 @@ static int on_openat2(const struct notification *n) {
     return on_open(n, (int)a[0], a[1], how.flags, how.mode, 1);
 }
 
-static int on_exec(const struct notification *n, int dirfd, uint64_t address) {
+static int on_exec(const struct notification *n, int dirfd, uint64_t address, uint64_t flags) {
     struct caller c = {.pid = (pid_t)n->pid};
     struct spot s;
     char text[PATH_SIZE];
-    if (peek_text((pid_t)n->pid, address, text) || !*text) return answer(n->id, 0), 1;
-    int error = find(&c, dirfd, text, 1, &s);
+    if (peek_text((pid_t)n->pid, address, text)) return answer(n->id, 0), 1;
+    int error = find_given(&c, dirfd, text, (int)flags, 1, &s);
     if (error || *s.path != '/') answer(n->id, 0); /* the kernel will say so itself */
     else if (permitted(n, "exec", s.path, NULL, 0, s.object < 0 ? MISSING : known_as(&s))) answer(n->id, 0);
     leave(&s);
@@ -538,17 +606,32 @@ static void finish(const struct notification *n, int failed) {
     else answer_done(n->id);
 }
 
+/* How large a file the caller may make. Read, because prlimit(2) answers root only if it has one capability more. */
+static uint64_t size_limit(pid_t pid) {
+    char name[64], text[4096];
+    snprintf(name, sizeof name, "/proc/%d/limits", pid);
+    int fd = open(name, O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
+    if (fd >= 0) close(fd);
+    text[n > 0 ? n : 0] = 0;
+    const char *line = strstr(text, SIZE_LINE);
+    if (!line) return 0;
+    line += strlen(SIZE_LINE) + strspn(line + strlen(SIZE_LINE), " ");
+    return *line == 'u' ? UINT64_MAX : strtoull(line, NULL, 10); /* a number or `unlimited` */
+}
+
 static int on_truncate(const struct notification *n) {
     struct caller c = {.pid = (pid_t)n->pid};
     struct spot s;
     char text[PATH_SIZE];
-    struct rlimit limit;
-    if (peek_text((pid_t)n->pid, n->data.args[0], text)) return answer(n->id, EFAULT), 1;
-    int error = find(&c, HERE, text, 1, &s);
+    int error = peek_text((pid_t)n->pid, n->data.args[0], text);
+    if (error) return answer(n->id, error), 1;
+    if ((int64_t)n->data.args[1] < 0) return answer(n->id, EINVAL), 1;
+    error = find(&c, HERE, text, 1, &s);
     if (!error && s.object < 0) error = s.error;
     if (!error && !S_ISREG(s.info.st_mode)) error = S_ISDIR(s.info.st_mode) ? EISDIR : EINVAL;
-    if (!error && syscall(SYS_prlimit64, c.pid, RLIMIT_FSIZE, NULL, &limit)) error = EACCES;
-    if (!error && n->data.args[1] > limit.rlim_cur) error = EFBIG;
+    if (!error && !proc_allows(&c, s.path, 1)) error = EACCES;
+    if (!error && n->data.args[1] > size_limit(c.pid)) error = EFBIG;
     if (error) {
         answer(n->id, error);
     } else if (permitted(n, "write", s.path, NULL, 1, known_as(&s))) {
@@ -567,8 +650,13 @@ static int change_one(const struct notification *n, enum change what, int dirfd,
     struct caller c = {.pid = (pid_t)n->pid};
     struct spot s;
     static char text[PATH_SIZE], target[PATH_SIZE];
-    if (peek_text((pid_t)n->pid, address, text) || (what == MAKE_LINK && peek_text((pid_t)n->pid, detail, target))) return answer(n->id, EFAULT), 1;
-    int error = find_name(&c, dirfd, text, &s);
+    int error = peek_text((pid_t)n->pid, address, text);
+    if (!error && what == MAKE_LINK) error = peek_text((pid_t)n->pid, detail, target);
+    if (error) return answer(n->id, error), 1;
+    error = find_name(&c, dirfd, text, &s);
+    if (error == EINVAL && !(what == REMOVE && detail)) error = what == REMOVE ? EISDIR : EEXIST; /* `.` and `..` */
+    if (!error && what == REMOVE && is_wrongly_slashed(&s)) error = ENOTDIR;
+    if (!error && s.slash && s.object < 0 && (what == MAKE_NODE || what == MAKE_LINK)) error = ENOENT;
     if (!error && (what == MAKE_DIRECTORY || what == MAKE_NODE) && look_at(&c)) error = EACCES;
     mode_t kind = (mode_t)detail & S_IFMT, mode = (mode_t)detail & ~c.mask;
     if (!error && (what == MAKE_DIRECTORY || what == MAKE_NODE) && detail & MODES & ~PLAIN_MODES) error = EPERM;
@@ -640,11 +728,15 @@ static int on_rename(const struct notification *n, int from_dir, uint64_t from, 
     struct caller c = {.pid = (pid_t)n->pid};
     struct spot s, t;
     char text[PATH_SIZE];
-    if (peek_text((pid_t)n->pid, from, text)) return answer(n->id, EFAULT), 1;
-    int error = find_name(&c, from_dir, text, &s);
+    int error = peek_text((pid_t)n->pid, from, text);
+    if (error) return answer(n->id, error), 1;
+    error = find_name(&c, from_dir, text, &s);
     t = (struct spot){.object = NO_FILE, .parent = NO_FILE};
-    if (!error && peek_text((pid_t)n->pid, to, text)) error = EFAULT;
+    if (!error) error = peek_text((pid_t)n->pid, to, text);
     if (!error) error = find_name(&c, to_dir, text, &t);
+    if (error == EINVAL) error = EBUSY; /* `.` and `..` */
+    s.slash |= t.slash; /* what is called a directory has to be one, and to become one */
+    if (!error && (is_wrongly_slashed(&s) || is_wrongly_slashed(&t))) error = ENOTDIR;
     if (error) {
         answer(n->id, error);
     } else if (!permitted(n, "rename", s.path, t.path, 1, "")) {
@@ -666,12 +758,15 @@ static int on_link(const struct notification *n, int from_dir, uint64_t from, in
     struct caller c = {.pid = (pid_t)n->pid};
     struct spot s, t;
     char text[PATH_SIZE], name[64];
-    if (peek_text((pid_t)n->pid, from, text)) return answer(n->id, EFAULT), 1;
+    int error = peek_text((pid_t)n->pid, from, text);
+    if (error) return answer(n->id, error), 1;
     t = (struct spot){.object = NO_FILE, .parent = NO_FILE};
-    int error = !*text && flags & AT_EMPTY_PATH ? find_descriptor(&c, from_dir, (s = t, &s)) : find(&c, from_dir, text, flags & AT_SYMLINK_FOLLOW, &s);
+    error = find_given(&c, from_dir, text, flags, flags & AT_SYMLINK_FOLLOW, &s);
     if (!error && *s.path != '/') error = EXDEV;
-    if (!error && peek_text((pid_t)n->pid, to, text)) error = EFAULT;
+    if (!error) error = peek_text((pid_t)n->pid, to, text);
     if (!error) error = find_name(&c, to_dir, text, &t);
+    if (error == EINVAL) error = EEXIST; /* `.` and `..` */
+    if (!error && t.slash && t.object < 0) error = ENOENT;
     if (error) {
         answer(n->id, error);
     } else if ((*known_as(&s) && !permitted(n, "link", s.path, NULL, 1, known_as(&s))) || !permitted(n, "link", s.path, t.path, 1, "")) {
@@ -714,8 +809,8 @@ int brokered(const struct notification *n) {
     case SYS_symlinkat: return change_one(n, MAKE_LINK, (int)a[1], a[2], a[0]);
     case SYS_renameat2: return on_rename(n, (int)a[0], a[1], (int)a[2], a[3], (unsigned)a[4]);
     case SYS_linkat: return on_link(n, (int)a[0], a[1], (int)a[2], a[3], (int)a[4]);
-    case SYS_execve: return on_exec(n, HERE, a[0]);
-    case SYS_execveat: return on_exec(n, (int)a[0], a[1]);
+    case SYS_execve: return on_exec(n, HERE, a[0], 0);
+    case SYS_execveat: return on_exec(n, (int)a[0], a[1], a[4]);
     default: return 0;
     }
 }

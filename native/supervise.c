@@ -178,18 +178,18 @@ ssize_t peek(pid_t pid, uint64_t address, void *into, size_t size) {
     return process_vm_readv(pid, &ours, 1, &theirs, 1, 0);
 }
 
-/* A string, page by page: it may end just before one that is not there. */
+/* A string, page by page: it may end just before one that is not there. 0 or an errno. */
 int peek_text(pid_t pid, uint64_t address, char *into) {
     size_t got = 0;
-    while (got < PATH_SIZE - 1) {
+    while (got < PATH_SIZE) {
         size_t room = 4096 - ((address + got) & 4095);
-        if (room > PATH_SIZE - 1 - got) room = PATH_SIZE - 1 - got;
+        if (room > PATH_SIZE - got) room = PATH_SIZE - got;
         ssize_t n = peek(pid, address + got, into + got, room);
-        if (n <= 0) return -1;
+        if (n <= 0) return EFAULT;
         if (memchr(into + got, 0, (size_t)n)) return 0;
         got += (size_t)n;
     }
-    return -1;
+    return ENAMETOOLONG;
 }
 
 /* --- paths ------------------------------------------------------------------------------------------------------------- */
@@ -407,7 +407,10 @@ void supervisor_answered(uint32_t question, uint32_t error) {
     if (!p->asked) p->call.id = 0;
 }
 
-void supervisor_forgets(void) { memset(self.seen, 0, sizeof self.seen); }
+void supervisor_forgets(void) {
+    memset(self.seen, 0, sizeof self.seen);
+    broker_forgets();
+}
 
 /* --- one call ---------------------------------------------------------------------------------------------------------- */
 

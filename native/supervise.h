@@ -70,5 +70,6 @@ int brokered(const struct notification *n);               /* answers, or returns
 void broker_as(uid_t uid, gid_t gid);                     /* run by root: whose rights count */
 void broker_denies(uint64_t device, uint64_t inode, const char *path);
 void broker_ready(void);                                  /* all of them have been named */
+void broker_forgets(void);                                /* a new command: nobody waits for the last one any more */
 
 #endif

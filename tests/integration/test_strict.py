@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import shutil
 import stat
+import subprocess
 import sys
+import tempfile
 import textwrap
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 
 import pytest
 
@@ -26,7 +30,7 @@ def rules(result: Result) -> set[str]:
     return {violation.rule for violation in result.violations}
 
 
-def while_running(place: Place, change: Callable[[], None], command: str, **options: object) -> Result:
+def while_running(place: Place, change: Callable[[], object], command: str, **options: object) -> Result:
     """Run a command that waits until the host has changed something."""
 
     async def work(box: Sandbox) -> Result:
@@ -294,6 +298,49 @@ def test_ordinary_work_goes_on(repository: Place) -> None:
     assert result.violations == ()
 
 
+_ODD = textwrap.dedent(
+    """
+    import os
+    def say(what, *arguments):
+        try:
+            what(*arguments)
+            print(what.__name__, arguments, "done")
+        except OSError as fault:
+            print(what.__name__, arguments, fault.errno)
+    os.mkdir("d")
+    os.symlink("d", "link")
+    open("f", "w").close()
+    for name in (".", "..", "d/.", "new/", "link", "f/", "n" * 256, "/proc/self/cwd/p", "./" * 2050):
+        say(os.mkdir, name)
+    for name in (".", "link/", "f/", "f/x", "/proc/self/cwd/p"):
+        say(os.unlink, name)
+    for name in ("link/", "link", "f", "new/", "/proc/self/cwd/p"):
+        say(os.rmdir, name)
+    for name in ("made/", "d", "d/", "f/x", "link/f"):
+        say(os.open, name, os.O_CREAT | os.O_WRONLY)
+    for one, two in (("f", "x/"), ("f/", "x"), ("d/", "e/"), (".", "x"), ("link/", "x"), ("f", "e"), ("e", "f")):
+        say(os.rename, one, two)
+    say(os.symlink, "d", "y/")
+    say(os.link, "f", "z/")
+    say(os.truncate, "e", 0)
+    say(os.truncate, "f", -1)
+    say(os.open, "/proc/self/fd/0", os.O_NOFOLLOW)
+    os.umask(0)
+    print(oct(os.fstat(os.open(".", os.O_TMPFILE | os.O_RDWR, 0o666)).st_mode), sorted(os.listdir("e")))
+    """
+)
+
+
+def test_odd_names_are_answered_as_the_kernel_answers_them(place: Place) -> None:
+    (place.workspace / "odd.py").write_text(_ODD)
+
+    strict, usual = (
+        place.run(f"rm -rf w; mkdir w; cd w; {PYTHON} ../odd.py", strict=strict) for strict in (True, False)
+    )
+
+    assert strict.ok and strict.stdout == usual.stdout
+
+
 def test_a_directory_with_many_names_that_a_rule_may_be_about_can_be_moved(place: Place) -> None:
     command = "mkdir a; touch a/{1..40}.txt; mv a b && ls b | wc -l"
 
@@ -330,18 +377,62 @@ def test_a_file_that_the_owner_may_not_read_stays_closed(place: Place) -> None:
     assert SECRET not in place.run("cat locked", strict=True).stdout
 
 
+_WITH_CAPABILITIES = """
+import os, sys
+import ringfence
+result = ringfence.run("cat locked", workspace=sys.argv[1], strict=True)
+print(result.exit_code, result.stdout)
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give somebody a capability")
+def test_a_capability_of_the_caller_s_opens_nothing_for_the_box() -> None:
+    """As services have them: an ordinary user who may read everything."""
+    allowed = "+dac_override,+dac_read_search"
+    who = ("--reuid=61299", "--regid=61299", "--clear-groups", f"--inh-caps={allowed}", f"--ambient-caps={allowed}")
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as home:
+        locked = Path(home, "project", "locked")
+        locked.parent.mkdir()
+        locked.write_text(SECRET)
+        locked.chmod(0)
+        for path in (home, locked.parent, locked):
+            os.chown(path, 61299, 61299)
+
+        result = subprocess.run(
+            ["setpriv", *who, sys.executable, "-c", _WITH_CAPABILITIES, locked.parent],
+            env={"PATH": "/usr/bin:/bin", "HOME": home, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+
+    assert result.stdout.split() == ["1"], result.stderr
+
+
 def test_a_limit_on_the_size_of_files_holds_for_truncate(place: Place) -> None:
     from ringfence import Limits
 
-    result = place.run("touch a; truncate -s 1G a; stat -c %s a", strict=True, limits=Limits(file_bytes=1 << 20))
+    def truncated(size: int) -> Result:
+        command = [PYTHON, "-c", f"import os; open('a', 'w').close(); os.truncate('a', {size})"]
+        return place.run(command, strict=True, limits=Limits(file_bytes=1 << 20))
 
-    assert result.stdout == "0\n"
+    assert "File too large" in truncated(1 << 30).stderr and (place.workspace / "a").stat().st_size == 0
+    assert truncated(1 << 20).ok and (place.workspace / "a").stat().st_size == 1 << 20
 
 
 def test_a_fifo_that_nobody_writes_keeps_only_its_reader_waiting(place: Place) -> None:
     result = place.run("mkfifo p; (timeout 1 cat p &); sleep 0.2; echo other > a; cat a", strict=True, timeout=10)
 
     assert result.stdout == "other\n"
+
+
+def test_readers_that_were_killed_leave_nobody_waiting(place: Place) -> None:
+    killed = "for i in {1..70}; do (cat p & sleep 0.02; kill -9 $!; wait) 2>/dev/null; done"
+
+    result = place.run(f"mkfifo p q; {killed}; (echo through > q & cat q)", strict=True)
+
+    assert result.stdout == "through\n"
 
 
 @pytest.mark.parametrize("file", ["/proc/1/environ", "/proc/1/maps", "/proc/1/mem", "/proc/sys/kernel/core_pattern"])
@@ -351,6 +442,37 @@ def test_what_the_kernel_shows_is_no_more_than_without(place: Place, file: str) 
 
     assert strict.stdout == usual.stdout
     assert not strict.ok and not usual.ok
+
+
+def test_the_host_s_shared_memory_is_not_listed(place: Place) -> None:
+    made = place.host("ipcmk -M 4096").stdout.split()[-1]
+    try:
+        listed = place.run("cat /proc/sysvipc/shm; ipcs -m", strict=True).stdout
+    finally:
+        place.host(f"ipcrm -m {made}")
+
+    assert not re.search(rf"\b{made}\b", listed)
+
+
+_START = textwrap.dedent(
+    """
+    import ctypes, os
+    program = os.open(f"/dev/fd/{os.open('.', 0)}/NAME", os.O_PATH)
+    words = (ctypes.c_char_p * 3)(b"echo", b"ran")
+    ctypes.CDLL(None).syscall(322, program, b"", words, None, 0x1000)  # execveat with AT_EMPTY_PATH
+    """
+)
+
+
+@pytest.mark.parametrize("name", ["secrets.json", "plain"])
+def test_a_program_is_known_by_its_descriptor_alone(place: Place, name: str) -> None:
+    (place.workspace / "start.py").write_text(_START.replace("NAME", name))
+
+    result = while_running(
+        place, lambda: shutil.copy("/bin/echo", place.workspace / name), f"{PYTHON} start.py", strict=True
+    )
+
+    assert (result.stdout, len(result.violations)) == (("ran\n", 0) if name == "plain" else ("", 1))
 
 
 def test_the_wall_says_that_it_is_strict(place: Place) -> None:
