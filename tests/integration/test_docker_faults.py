@@ -272,6 +272,22 @@ def test_a_box_that_is_paused_when_it_is_closed_goes_all_the_same(bench: Bench) 
     assert os.listdir(bench.workspace) == []
 
 
+def test_a_daemon_that_hangs_does_not_hold_up_the_end_of_a_box(bench: Bench, tmp_path: Path) -> None:
+    async def work(box: HelperBox) -> int:
+        around: Any = box._around
+        with impostor(tmp_path / "s", lambda connection: None) as hanging:
+            around._url = hanging.url
+            await asyncio.wait_for(box.close(), 15)
+        return box._control.first_pid
+
+    pid = bench.use(work, protected=PROTECTED)
+
+    assert not os.path.exists(f"/proc/{pid}") and os.listdir(bench.workspace) == []
+    deadline = time.monotonic() + 10
+    while docker.leftovers() and time.monotonic() < deadline:  # the real daemon removes it by itself
+        time.sleep(0.05)
+
+
 def test_a_box_that_is_cancelled_while_it_is_made_leaves_nothing(bench: Bench) -> None:
     async def main(seconds: float) -> None:
         opening = asyncio.create_task(
@@ -375,6 +391,14 @@ def test_a_link_that_would_have_to_be_protected_is_refused_and_nothing_is_left(b
 
     assert ".vscode is a link" in fault.message and "native" in fault.hint
     assert os.listdir(bench.workspace) == [".vscode"]
+
+
+def test_the_helper_in_python_is_refused_before_anything_is_made(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RINGFENCE_HELPER", "python")
+
+    fault = refusal(bench.settings, bench.workspace, protected=PROTECTED)
+
+    assert "helper in C" in fault.message and os.listdir(bench.workspace) == []
 
 
 @pytest.mark.parametrize("place", ["/usr", "/etc", "/proc/self", "/run/ringfence/x"])

@@ -75,35 +75,48 @@ class DockerEngine:
     def __init__(self, settings: DockerSettings) -> None:
         self._settings = settings
         self._first = asyncio.Lock()
-        self._swept = False
+        self._about: About | None = None
+        """What the daemon said of itself; asked again when a box could not be made."""
 
     async def open(self, grant: Grant) -> HelperBox:
         async with Daemon(self._settings.url) as daemon:
-            about = await daemon.about()
-            guarantees = guarantees_of(about)
-            if lacking := grant.requires - guarantees:
-                raise InitializationFailed(
-                    f"Docker does not give what is required: {', '.join(sorted(lacking))}",
-                    hint="use the native engine, or a daemon on a kernel with memory and pids control groups",
-                )
-            image = await daemon.image(self._settings.image)
-            programs = await self._programs(daemon, about, image)
-            if grant.python is not None and not programs.reaches(grant.python):
-                raise InitializationFailed(
-                    f"the image {self._settings.image!r} has no {grant.python}",
-                    hint=f"leave `python` out for {programs.python or 'none: the image has no Python'}",
-                )
-            return await self._open(daemon, about, image, grant, programs)
+            try:
+                return await self._open_for(daemon, grant)
+            except InitializationFailed:
+                self._about = None
+                raise
 
-    async def _programs(self, daemon: Daemon, about: About, image: Image) -> ImagePrograms:
-        """What is in the image; the first time, a container is asked, and what dead managers left is removed."""
-        key = (self._settings.url, image.id)
+    async def _open_for(self, daemon: Daemon, grant: Grant) -> HelperBox:
+        about = await self._meet(daemon)
+        guarantees = guarantees_of(about)
+        if lacking := grant.requires - guarantees:
+            raise InitializationFailed(
+                f"Docker does not give what is required: {', '.join(sorted(lacking))}",
+                hint="use the native engine, or a daemon on a kernel with memory and pids control groups",
+            )
+        image = await daemon.image(self._settings.image)
+        programs = await self._programs(daemon, about, image)
+        if grant.python is not None and not programs.reaches(grant.python):
+            raise InitializationFailed(
+                f"the image {self._settings.image!r} has no {grant.python}",
+                hint=f"leave `python` out for {programs.python or 'none: the image has no Python'}",
+            )
+        return await self._open(daemon, about, image, grant, programs)
+
+    async def _meet(self, daemon: Daemon) -> About:
+        """What kind of daemon it is; the first time, what dead managers left there is removed."""
         async with self._first:
-            if not self._swept:
-                self._swept = True
+            if self._about is None:
+                self._about = await daemon.about()
                 for container, manager in await daemon.labelled(MANAGER_LABEL):
                     if is_orphan(manager):
                         await daemon.remove(container)
+        return self._about
+
+    async def _programs(self, daemon: Daemon, about: About, image: Image) -> ImagePrograms:
+        """What is in the image; the first time, a container is asked."""
+        key = (self._settings.url, image.id)
+        async with self._first:
             if key not in _known:
                 _known[key] = await self._ask(daemon, about, image)
         return _known[key]
@@ -134,6 +147,7 @@ class DockerEngine:
     async def _open(
         self, daemon: Daemon, about: About, image: Image, grant: Grant, programs: ImagePrograms
     ) -> HelperBox:
+        stage.check_helper()
         for path in (*grant.writable_roots, *grant.readable):
             check_place(os.fspath(path))
         identity = stand_in(tuple(map(os.fspath, grant.writable_roots)))

@@ -63,17 +63,24 @@ class Stage:
         await wait_child(self._guardian)
 
 
+def check_helper() -> None:
+    """
+    Raises:
+        InitializationFailed: our helper is the one in Python, which an image may have nothing to run with.
+    """
+    if helper.is_python():
+        raise InitializationFailed(
+            "the Docker engine needs our helper in C, which was not built here, or is not wanted (RINGFENCE_HELPER)",
+            hint="install Ringfence where a C compiler is at hand: pip install --force-reinstall ringfence",
+        )
+
+
 async def build(prepared: Prepared, stand_in: StandIn | None) -> Stage:
     """Make everything ready.
 
     Raises:
         InitializationFailed: this file system cannot be shown to another owner, or our helper does not start.
     """
-    if helper.is_python():
-        raise InitializationFailed(
-            "the Docker engine needs our helper in C, which was not built here",
-            hint="install Ringfence where a C compiler is at hand: pip install --force-reinstall ringfence",
-        )
     with ExitStack() as undo:
         directory = tempfile.mkdtemp(prefix="ringfence-docker-")
         made = _Made(directory)

@@ -14,6 +14,8 @@ from ringfence.errors import Internal, RingfenceError
 
 _GRACE_SECONDS = 3.0
 """How long the first process may take to see that it was let go; one that does not has been frozen."""
+_REMOVE_SECONDS = 8.0
+"""How long the daemon may take to say that the container is gone: nothing of it runs any more by then."""
 
 
 class DockerSurroundings:
@@ -80,7 +82,7 @@ class DockerSurroundings:
             await asyncio.wait((self._killing,))
         os.close(self._first_process)
         await self._stage.wait_gone()
-        with suppress(RingfenceError):
-            async with Daemon(self._url) as daemon:
+        with suppress(RingfenceError, TimeoutError):
+            async with asyncio.timeout(_REMOVE_SECONDS), Daemon(self._url) as daemon:
                 if not await daemon.wait_removed(self.container, _GRACE_SECONDS):
                     await daemon.remove(self.container)
