@@ -188,7 +188,7 @@ class DockerEngine:
         confinement = container_filter(view, private, for_root=identity is not None and identity.for_root)
         async with AsyncExitStack() as undo:
             staged = await stage.build(prepared, identity)
-            undo.push_async_callback(_take_down, staged)
+            undo.push_async_callback(staged.take_down)
             mounts = plan(view, staged.sources)
             wanted = verify.expected(mounts)
             box_id = os.urandom(8).hex()
@@ -266,11 +266,6 @@ async def _to_the_end(work: Awaitable[_T]) -> _T:
         task.exception()  # looked at: whoever cancelled does not want to know
         raise asyncio.CancelledError
     return task.result()
-
-
-async def _take_down(staged: stage.Stage) -> None:
-    staged.let_go()
-    await staged.wait_gone()
 
 
 async def _accept(daemon: Daemon, container: str, listener: socket.socket) -> socket.socket:
