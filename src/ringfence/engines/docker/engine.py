@@ -183,54 +183,71 @@ class DockerEngine:
     async def _make(
         self, daemon: Daemon, image: Image, grant: Grant, prepared: Prepared, identity: StandIn | None
     ) -> _Made:
+        undo = AsyncExitStack()
+        try:
+            made = await self._build(daemon, image, grant, prepared, identity, undo)
+        except BaseException:
+            await _to_the_end(undo.aclose())
+            raise
+        undo.pop_all()
+        return made
+
+    async def _build(
+        self,
+        daemon: Daemon,
+        image: Image,
+        grant: Grant,
+        prepared: Prepared,
+        identity: StandIn | None,
+        undo: AsyncExitStack,
+    ) -> _Made:
+        """Stage, container, connection, proof. What has been made so far can be undone at any step."""
         view = prepared.view
-        private = ("/var/tmp", *image.volumes)
-        confinement = container_filter(view, private, for_root=identity is not None and identity.for_root)
-        async with AsyncExitStack() as undo:
-            staged = await stage.build(prepared, identity)
-            undo.push_async_callback(staged.take_down)
-            mounts = plan(view, staged.sources)
-            wanted = verify.expected(mounts)
-            box_id = os.urandom(8).hex()
-            config = container_config(
-                Plan(
-                    image=image,
-                    uid=view.uid,
-                    gid=view.gid,
-                    mounts=mounts,
-                    opened=closed_parents(view),
-                    seccomp=confinement.profile,
-                    limits=grant.limits,
-                    labels=((MANAGER_LABEL, own_name()), (BOX_LABEL, box_id)),
-                )
+        for_root = identity is not None and identity.for_root
+        confinement = container_filter(view, ("/var/tmp", *image.volumes), for_root=for_root)
+        staged = await stage.build(prepared, identity)
+        undo.push_async_callback(staged.take_down)
+        mounts = plan(view, staged.sources)
+        wanted = verify.expected(mounts)
+        box_id = os.urandom(8).hex()
+        config = container_config(
+            Plan(
+                image=image,
+                uid=view.uid,
+                gid=view.gid,
+                mounts=mounts,
+                opened=closed_parents(view),
+                seccomp=confinement.profile,
+                limits=grant.limits,
+                labels=((MANAGER_LABEL, own_name()), (BOX_LABEL, box_id)),
             )
-            name = f"ringfence-{box_id}"
-            undo.push_async_callback(daemon.remove, name)
-            container = await _to_the_end(daemon.create(config, name))
-            await daemon.start(container)
-            control = await _accept(daemon, container, staged.listener)
-            undo.callback(control.close)
-            first_pid = _peer(control, view.uid, container)
-            first_process = os.pidfd_open(first_pid)
-            undo.callback(os.close, first_process)
-            self._prove(first_pid, wanted, tuple(config["HostConfig"]["Tmpfs"]), view.uid, view.gid)
-            staged.close_door()
-            staged.entrust(first_process)
-            filter = os.memfd_create("ringfence-seccomp", os.MFD_CLOEXEC)
-            undo.callback(os.close, filter)
-            os.write(filter, confinement.seccomp)
-            around = DockerSurroundings(
-                self._settings.url,
-                container,
-                staged,
-                control,
-                first_process,
-                ("umask", str(0o022), *rlimits.words(grant.limits, counts_processes=False), *confinement.configure),
-                filter,
-                None if identity is None else (identity.uid, identity.gid),
-            )
-            undo.pop_all()
-            return _Made(around, first_pid)
+        )
+        name = f"ringfence-{box_id}"
+        undo.push_async_callback(daemon.remove, name)
+        container = await _to_the_end(daemon.create(config, name))
+        await daemon.start(container)
+        control = await _accept(daemon, container, staged.listener)
+        undo.callback(control.close)
+        first_pid = _peer(control, view.uid, container)
+        first_process = os.pidfd_open(first_pid)
+        undo.callback(os.close, first_process)
+        self._prove(first_pid, wanted, tuple(config["HostConfig"]["Tmpfs"]), view.uid, view.gid)
+        staged.close_door()
+        staged.entrust(first_process)
+        around = DockerSurroundings(
+            url=self._settings.url,
+            container=container,
+            stage=staged,
+            control=control,
+            first_process=first_process,
+            configure=(
+                *("umask", str(0o022), *rlimits.words(grant.limits, counts_processes=False)),
+                *confinement.configure,
+            ),
+            seccomp=confinement.seccomp,
+            owner=None if identity is None else (identity.uid, identity.gid),
+        )
+        return _Made(around, first_pid)
 
     def _prove(
         self, pid: int, wanted: Mapping[str, tuple[str, str, bool]], memory: tuple[str, ...], uid: int, gid: int

@@ -21,25 +21,28 @@ _REMOVE_SECONDS = 8.0
 class DockerSurroundings:
     def __init__(
         self,
+        *,
         url: str,
         container: str,
         stage: Stage,
         control: socket.socket,
         first_process: int,
         configure: tuple[str, ...],
-        filter: int,
+        seccomp: bytes,
         owner: tuple[int, int] | None,
     ) -> None:
-        """Takes over the socket, the stage and the descriptors: `first_process` is a pidfd, `filter` a memory file."""
+        """Takes over the stage, the socket and the descriptor of the first process."""
         self.control = control
         self.owner = owner
         self.container = container
+        self.configure = ("complain", *configure, "filter")
         self._url = url
         self._stage = stage
         self._first_process = first_process
-        self._filter = filter
         self._complaints, self._complaints_end = os.pipe()
-        self.configure = ("complain", *configure, "filter")
+        self._filter = os.memfd_create("ringfence-seccomp", os.MFD_CLOEXEC)
+        with open(self._filter, "wb", closefd=False) as file:
+            file.write(seccomp)
         self._killing: asyncio.Task[None] | None = None
 
     @property
