@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -272,6 +273,22 @@ def test_a_box_that_is_paused_when_it_is_closed_goes_all_the_same(bench: Bench) 
     assert os.listdir(bench.workspace) == []
 
 
+def test_a_daemon_that_hangs_does_not_hold_up_the_end_of_a_box(bench: Bench, tmp_path: Path) -> None:
+    async def work(box: HelperBox) -> int:
+        around: Any = box._around
+        with impostor(tmp_path / "s", lambda connection: None) as hanging:
+            around._url = hanging.url
+            await asyncio.wait_for(box.close(), 15)
+        return box._control.first_pid
+
+    pid = bench.use(work, protected=PROTECTED)
+
+    assert not os.path.exists(f"/proc/{pid}") and os.listdir(bench.workspace) == []
+    deadline = time.monotonic() + 10
+    while docker.leftovers() and time.monotonic() < deadline:  # the real daemon removes it by itself
+        time.sleep(0.05)
+
+
 def test_a_box_that_is_cancelled_while_it_is_made_leaves_nothing(bench: Bench) -> None:
     async def main(seconds: float) -> None:
         opening = asyncio.create_task(
@@ -377,6 +394,14 @@ def test_a_link_that_would_have_to_be_protected_is_refused_and_nothing_is_left(b
     assert os.listdir(bench.workspace) == [".vscode"]
 
 
+def test_the_helper_in_python_is_refused_before_anything_is_made(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RINGFENCE_HELPER", "python")
+
+    fault = refusal(bench.settings, bench.workspace, protected=PROTECTED)
+
+    assert "helper in C" in fault.message and os.listdir(bench.workspace) == []
+
+
 @pytest.mark.parametrize("place", ["/usr", "/etc", "/proc/self", "/run/ringfence/x"])
 def test_a_workspace_that_would_cover_the_image_s_own_is_refused(place: str) -> None:
     docker.settings()
@@ -451,40 +476,76 @@ def test_what_a_dead_manager_made_and_never_started_is_removed_and_what_a_living
         docker.command("rm", "--force", orphan, own, elsewhere, check=False)
 
 
-@pytest.mark.root
-def test_boxes_outlive_a_daemon_that_is_killed_and_new_ones_are_made_when_it_is_back(tmp_path: Path) -> None:
-    docker.settings()
-    script = str(PROJECT / "scripts" / "docker-engine.sh")
+@dataclass(frozen=True)
+class OwnDaemon:
+    """A daemon that a test may mistreat, with an image that holds a shell."""
+
+    home: Path
+    settings: DockerSettings
+
+    def do(self, what: str) -> None:
+        line = [str(PROJECT / "scripts" / "docker-engine.sh"), what, str(self.home), self.settings.image]
+        subprocess.run(line, check=True, timeout=60, stdout=subprocess.DEVNULL)
+
+    def kill(self) -> None:
+        os.kill(int((self.home / "dockerd.pid").read_text()), signal.SIGKILL)
+
+
+@pytest.fixture
+def own_daemon() -> Iterator[OwnDaemon]:
+    docker.settings()  # where there is no Docker at all, there is none to mistreat
     home = Path(tempfile.mkdtemp(prefix="e-"))  # a daemon's sockets have long names of their own
     links = {"/bin/sh": "/usr/bin/bash", "/bin/bash": "/usr/bin/bash"}
     (home / "rootfs.tar").write_bytes(docker.small_image("bash", "true", links=links))
-    workspace = tmp_path / "work"
-    workspace.mkdir()
-    settings = DockerSettings(f"unix://{home}/docker.sock", "ringfence/small")
+    (home / "data").mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64m", "tmpfs", str(home / "data")], check=True)
+    daemon = OwnDaemon(home, DockerSettings(f"unix://{home}/docker.sock", "ringfence/small"))
+    try:
+        daemon.do("up")
+        yield daemon
+    finally:
+        daemon.do("down")
+        shutil.rmtree(home)
 
-    def up() -> None:
-        subprocess.run([script, "up", str(home), settings.image], check=True, timeout=60, stdout=subprocess.DEVNULL)
 
+@pytest.mark.root
+def test_boxes_outlive_a_daemon_that_is_killed_and_new_ones_are_made_when_it_is_back(
+    own_daemon: OwnDaemon, tmp_path: Path
+) -> None:
     async def main() -> None:
-        engine, grant = DockerEngine(settings), Grant(workspace=workspace)
+        engine, grant = DockerEngine(own_daemon.settings), Grant(workspace=tmp_path)
         box = await engine.open(grant)
         try:
-            os.kill(int((home / "dockerd.pid").read_text()), signal.SIGKILL)
+            own_daemon.kill()
             assert (await box.run(Request(command="echo without a daemon"))).stdout == "without a daemon\n"
             with pytest.raises(InitializationFailed, match="no Docker daemon"):
                 await engine.open(grant)
         finally:
             await box.close()
-        await asyncio.to_thread(up)
+        await asyncio.to_thread(own_daemon.do, "up")
         again = await engine.open(grant)
         try:
             assert (await again.run(Request(command="exit 3"))).ending == Exited(3)
         finally:
             await again.close()
 
-    up()
-    try:
-        asyncio.run(main())
-    finally:
-        subprocess.run([script, "down", str(home)], check=True, timeout=60, stdout=subprocess.DEVNULL)
-        shutil.rmtree(home)
+    asyncio.run(main())
+
+
+@pytest.mark.root
+def test_a_daemon_whose_disk_is_full_says_so_and_goes_on_when_there_is_room(
+    own_daemon: OwnDaemon, tmp_path: Path
+) -> None:
+    bench = Bench(tmp_path, own_daemon.settings)
+    assert bench.run("echo before").stdout == "before\n"
+    filler = own_daemon.home / "data" / "filler"
+    with suppress(OSError), filler.open("wb") as file:
+        while True:
+            file.write(bytes(4096))
+
+    fault = refusal(own_daemon.settings, tmp_path, protected=PROTECTED)
+
+    assert "no space left" in fault.message and "make room" in fault.hint
+    assert os.listdir(tmp_path) == []
+    filler.unlink()
+    assert bench.run("echo after").stdout == "after\n"

@@ -6,6 +6,7 @@ decided here, by the same modules as for the native walls, so that the two canno
 
 import json
 import os
+from functools import cache
 
 from ringfence.confinement.base import ContainerFilter, Prepared, View
 from ringfence.confinement.linux import landlock, seccomp
@@ -55,6 +56,9 @@ def container_filter(view: View, private: tuple[str, ...], *, for_root: bool) ->
         for_root: whether something that the box writes will belong to root.
     """
     profile = seccomp.Profile(openat2=not for_root)
-    return ContainerFilter(
-        json.dumps(docker_profile(profile)), seccomp.assemble(profile), landlock_words(view, private)
-    )
+    return ContainerFilter(_profile(profile), seccomp.assemble(profile), landlock_words(view, private))
+
+
+@cache
+def _profile(profile: seccomp.Profile) -> str:
+    return json.dumps(docker_profile(profile))

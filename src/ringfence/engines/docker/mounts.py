@@ -78,7 +78,7 @@ def plan(view: View, sources: Sources) -> tuple[Mount, ...]:
     Raises:
         InitializationFailed: something cannot be shown, or cannot be protected, by the names that an engine takes.
     """
-    mounts = [Mount(sources.helper, HELPER), Mount(sources.control, CONTROL, writable=True)]
+    mounts = [Mount(sources.helper, HELPER), Mount(sources.control, CONTROL)]
     mounts += [Mount(file, f"/etc/{name}") for name, file in sources.texts]
     mounts += [Mount(path, path) for path in view.readable]
     mounts += [_hide(path, path, sources) for path in view.hidden]

@@ -32,7 +32,7 @@ _HINTS = {
 
 
 class Stage:
-    """Made by `build`; closed by `close`, which returns when the guardian has taken everything away."""
+    """Made by `build`; gone after `let_go` and `wait_gone`, or `take_down`, which is both."""
 
     def __init__(
         self, listener: socket.socket, guardian: subprocess.Popen[bytes], lifeline: socket.socket, sources: Sources
@@ -44,9 +44,16 @@ class Stage:
         self._lifeline = lifeline
 
     def entrust(self, first_process: int) -> None:
-        """Let the guardian wait for this process (a pidfd) before it uncovers anything; the mounts that were made for
-        the container can go now."""
-        socket.send_fds(self._lifeline, [pack_header(Kind.ENTRUST)], [first_process])
+        """Let the guardian wait for this process (a pidfd) before it uncovers anything. The mounts that were made for
+        the container can go now.
+
+        Raises:
+            InitializationFailed: there is no guardian any more.
+        """
+        try:
+            socket.send_fds(self._lifeline, [pack_header(Kind.ENTRUST)], [first_process])
+        except OSError as fault:
+            raise InitializationFailed("the guardian of the box was killed", hint="by whom? Try again") from fault
 
     def close_door(self) -> None:
         """Nobody else may connect."""
@@ -60,7 +67,24 @@ class Stage:
         self._lifeline.close()
 
     async def wait_gone(self) -> None:
+        """Wait until the guardian has taken everything away."""
         await wait_child(self._guardian)
+
+    async def take_down(self) -> None:
+        self.let_go()
+        await self.wait_gone()
+
+
+def check_helper() -> None:
+    """
+    Raises:
+        InitializationFailed: our helper is the one in Python, which an image may have nothing to run with.
+    """
+    if helper.is_python():
+        raise InitializationFailed(
+            "the Docker engine needs our helper in C, which was not built here, or is not wanted (RINGFENCE_HELPER)",
+            hint="install Ringfence where a C compiler is at hand: pip install --force-reinstall ringfence",
+        )
 
 
 async def build(prepared: Prepared, stand_in: StandIn | None) -> Stage:
@@ -69,46 +93,41 @@ async def build(prepared: Prepared, stand_in: StandIn | None) -> Stage:
     Raises:
         InitializationFailed: this file system cannot be shown to another owner, or our helper does not start.
     """
-    if helper.is_python():
-        raise InitializationFailed(
-            "the Docker engine needs our helper in C, which was not built here",
-            hint="install Ringfence where a C compiler is at hand: pip install --force-reinstall ringfence",
-        )
-    with ExitStack() as undo:
-        directory = tempfile.mkdtemp(prefix="ringfence-docker-")
-        made = _Made(directory)
+    with ExitStack() as undo, ExitStack() as passed:
+        made = _Made(tempfile.mkdtemp(prefix="ringfence-docker-"))
         undo.callback(made.remove)
         sources = _sources(made, prepared, stand_in)
         listener = _listen(sources.control, stand_in)
         undo.callback(listener.close)
         lifeline, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        undo.callback(theirs.close)
+        undo.callback(lifeline.close)
+        passed.callback(theirs.close)
         lifeline.setblocking(False)
         complaints, complaints_end = os.pipe()
-        undo.callback(os.close, complaints)
-        with ExitStack() as keep:
-            keep.callback(lifeline.close)
-            try:
-                guardian = _start_guardian(prepared, stand_in, sources, made, theirs.fileno(), complaints_end)
-            finally:
-                os.close(complaints_end)
-            keep.pop_all()
-        theirs.close()
-        stage = Stage(listener, guardian, lifeline, sources)
+        passed.callback(os.close, complaints)
         try:
-            said = await asyncio.wait_for(_read_to_end(complaints), _BUILD_SECONDS)
-        except BaseException:
-            stage.let_go()
-            await stage.wait_gone()
-            raise
-        if said:
-            stage.let_go()
-            await stage.wait_gone()
-            hint = next((hint for sign, hint in _HINTS.items() if sign in said), "run `ringfence doctor`")
-            raise InitializationFailed(f"the workspace cannot be staged: {said}", hint=hint)
-        undo.pop_all()
-        os.close(complaints)
+            guardian = _start_guardian(prepared, stand_in, sources, made, theirs.fileno(), complaints_end)
+        finally:
+            os.close(complaints_end)
+        undo.pop_all()  # from here on it is the guardian's to take away
+        stage = Stage(listener, guardian, lifeline, sources)
+        await _wait_built(stage, complaints)
         return stage
+
+
+async def _wait_built(stage: Stage, complaints: int) -> None:
+    """Wait until the guardian's child has mounted what there is to mount; take all of it down if it could not."""
+    try:
+        said = await asyncio.wait_for(_read_to_end(complaints), _BUILD_SECONDS)
+    except TimeoutError:
+        said = f"it took more than {_BUILD_SECONDS:g} s"
+    except BaseException:
+        await stage.take_down()
+        raise
+    if said:
+        await stage.take_down()
+        hint = next((hint for sign, hint in _HINTS.items() if sign in said), "run `ringfence doctor`")
+        raise InitializationFailed(f"the workspace cannot be staged: {said}", hint=hint)
 
 
 class _Made:
