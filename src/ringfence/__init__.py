@@ -64,10 +64,15 @@ if TYPE_CHECKING:
     from ringfence.values.risk import Assessment, Risk, RiskFinding, Route, SecurityMode
     from ringfence.values.verdict import Decision, Reason, Verdict
     from ringfence.values.violation import Operation, Severity, Violation, ViolationKind, ViolationType
+    from ringfence.workspace.agent import AgentWorkspace
+    from ringfence.workspace.archives.base import Archive, ArchiveLimits
 
 __all__ = [
+    "AgentWorkspace",
     "Answer",
     "Approval",
+    "Archive",
+    "ArchiveLimits",
     "Assessment",
     "AutoApproveConfirmationService",
     "BashTool",
@@ -158,8 +163,11 @@ __all__ = [
 
 # Imported when first used: a program that asks for help, or for one part only, does not wait for all.
 _HOME = {
+    "AgentWorkspace": "ringfence.workspace.agent",
     "Answer": "ringfence.approvals.base",
     "Approval": "ringfence.approvals.base",
+    "Archive": "ringfence.workspace.archives.base",
+    "ArchiveLimits": "ringfence.workspace.archives.base",
     "Assessment": "ringfence.values.risk",
     "AutoApproveConfirmationService": "ringfence.approvals.automatic",
     "BashTool": "ringfence.tools.bash",
