@@ -66,6 +66,8 @@ if TYPE_CHECKING:
     from ringfence.values.violation import Operation, Severity, Violation, ViolationKind, ViolationType
     from ringfence.workspace.agent import AgentWorkspace
     from ringfence.workspace.archives.base import Archive, ArchiveLimits
+    from ringfence.workspace.snapshots.manifest import Snapshot
+    from ringfence.workspace.snapshots.store import SnapshotStore
 
 __all__ = [
     "AgentWorkspace",
@@ -142,6 +144,8 @@ __all__ = [
     "SessionState",
     "Severity",
     "Signalled",
+    "Snapshot",
+    "SnapshotStore",
     "SpawnFailed",
     "Stream",
     "SubprocessExecutor",
@@ -237,6 +241,8 @@ _HOME = {
     "SessionState": "ringfence.pool.state",
     "Severity": "ringfence.values.violation",
     "Signalled": "ringfence.values.outcome",
+    "Snapshot": "ringfence.workspace.snapshots.manifest",
+    "SnapshotStore": "ringfence.workspace.snapshots.store",
     "SpawnFailed": "ringfence.errors",
     "Stream": "ringfence.values.request",
     "SubprocessExecutor": "ringfence.manager.executor",

@@ -1,4 +1,4 @@
-"""Where workspaces of our own making lie, and what a session's is called."""
+"""Where workspaces of our own making and their snapshots lie, and what may be the name of one."""
 
 import os
 import re
@@ -9,21 +9,25 @@ from ringfence.errors import InvalidConfig, PermissionDenied
 
 SESSIONS = "sessions"
 """The directory of those that have a name; what else lies beside it belongs to a process, and goes with it."""
-_SESSION_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+_PLAIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
 
 def workspaces_directory(environ: Mapping[str, str], home: str) -> Path:
     return Path(environ.get("RINGFENCE_WORKSPACES_DIR") or os.path.join(home, ".ringfence", "workspaces"))
 
 
-def check_session_id(session_id: str) -> None:
+def snapshots_directory(environ: Mapping[str, str], home: str) -> Path:
+    return Path(environ.get("RINGFENCE_SNAPSHOTS_DIR") or os.path.join(home, ".ringfence", "snapshots"))
+
+
+def check_name(name: str, what: str) -> None:
     """
     Raises:
-        InvalidConfig: it cannot be the name of a directory on every system.
+        InvalidConfig: it cannot be the name of a file on every system.
     """
-    if not _SESSION_ID.fullmatch(session_id):
+    if not _PLAIN_NAME.fullmatch(name):
         raise InvalidConfig(
-            f"{session_id!r} cannot be the id of a session",
+            f"{name!r} cannot be the {what}",
             hint="use up to 128 letters, digits, dots, dashes and underscores, a letter or digit first",
         )
 
@@ -35,7 +39,7 @@ def make_session_directory(session_id: str, environ: Mapping[str, str], home: st
         InvalidConfig: the id.
         PermissionDenied: it cannot be made.
     """
-    check_session_id(session_id)
+    check_name(session_id, "id of a session")
     directory = workspaces_directory(environ, home) / SESSIONS / session_id
     try:
         directory.parent.mkdir(parents=True, exist_ok=True, mode=0o700)

@@ -19,6 +19,14 @@ MAX_LEVELS = 2048
 _OPEN_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """Something that was not taken along, and why."""
+
+    path: str
+    why: str
+
+
 @dataclass(slots=True)
 class Level:
     """One directory. Its descriptor, and with it `stat()` of its entries, is good until the next one is asked for."""
@@ -46,8 +54,8 @@ class Walk:
     limit_entries: int
     looked_at: int = 0
     is_cut: bool = False
-    unread: list[tuple[bytes, str]] = field(default_factory=list)
-    """Directories that could not be entered, and why."""
+    unread: list[LeftOut] = field(default_factory=list)
+    """Directories that could not be entered."""
 
     def __iter__(self) -> Iterator[Level]:
         """
@@ -80,13 +88,13 @@ class Walk:
     def _enter(self, level: Level, name: bytes, *, is_too_deep: bool) -> Level | None:
         path = join(level.path, name)
         if is_too_deep:
-            self.unread.append((path, f"is nested deeper than {MAX_LEVELS} directories"))
+            self.unread.append(LeftOut(os.fsdecode(path), f"is nested deeper than {MAX_LEVELS} directories"))
             return None
         try:
             return self._look(os.open(name, _OPEN_DIRECTORY, dir_fd=level.descriptor), path)
         except OSError as error:
             if error.errno != errno.ENOENT:
-                self.unread.append((path, f"cannot be read: {error.strerror}"))
+                self.unread.append(LeftOut(os.fsdecode(path), f"cannot be read: {error.strerror}"))
             return None
 
     def _look(self, descriptor: int, path: bytes) -> Level:

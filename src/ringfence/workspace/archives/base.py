@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from ringfence.errors import InvalidConfig, PathAccessDenied
+from ringfence.workspace.walking import LeftOut
 
 ARCHIVE = "the archive"
 """What messages call it, as it has no path of its own."""
@@ -35,14 +36,6 @@ class ArchiveLimits:
     def __post_init__(self) -> None:
         if min(self.total_bytes, self.members, self.ratio, self.ratio_from_bytes) <= 0:
             raise InvalidConfig("a limit of archives is not above zero", hint="give each a value above zero")
-
-
-@dataclass(frozen=True, slots=True)
-class LeftOut:
-    """Something that was not taken along, and why."""
-
-    path: str
-    why: str
 
 
 @dataclass(frozen=True, slots=True)

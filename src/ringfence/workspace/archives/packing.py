@@ -19,13 +19,13 @@ from dataclasses import dataclass
 from typing import IO, BinaryIO, Protocol
 
 from ringfence.errors import PathAccessDenied
-from ringfence.workspace.archives.base import Archive, ArchiveLimits, LeftOut, Packed, over
+from ringfence.workspace.archives.base import Archive, ArchiveLimits, Packed, over
 from ringfence.workspace.beneath import O_PATH
 from ringfence.workspace.changing import PERMISSION_BITS
 from ringfence.workspace.faults import kind_in_words, require_directory, translating
 from ringfence.workspace.ground import Ground, reopened
 from ringfence.workspace.names import PathText, climb, join, split
-from ringfence.workspace.walking import Level, Walk
+from ringfence.workspace.walking import LeftOut, Level, Walk
 
 _CHUNK_BYTES = 256 * 1024
 _FIRST_ZIP_YEAR = 1980
@@ -73,7 +73,7 @@ def pack(ground: Ground, path: PathText, target: BinaryIO, form: Archive, limits
                 if why is not None:
                     left_out.append(LeftOut(os.fsdecode(join(level.path, name)), why))
             level.below = [name for name in level.below if name in entered]
-        left_out += [LeftOut(os.fsdecode(unread), why) for unread, why in walk.unread]
+        left_out += walk.unread
         if walk.is_cut:
             raise over("members", f"would have more than {limits.members} members")
     return Packed(count.members, count.total_bytes, tuple(left_out))
