@@ -11,11 +11,13 @@ import errno
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from operator import attrgetter
 
 from ringfence.workspace.names import join
 
 MAX_LEVELS = 2048
 """What lies deeper has no path that the kernel would take (PATH_MAX, two bytes for each level)."""
+_BY_NAME = attrgetter("name")
 _OPEN_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -112,7 +114,7 @@ class Walk:
         except BaseException:
             os.close(descriptor)
             raise
-        level.entries.sort(key=lambda entry: entry.name)
+        level.entries.sort(key=_BY_NAME)
         level.below = [os.fsencode(entry.name) for entry in level.entries if entry.is_dir(follow_symlinks=False)]
         level.below.reverse()
         return level
