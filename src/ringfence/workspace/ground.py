@@ -16,7 +16,7 @@ from ringfence.errors import InitializationFailed, InvalidConfig, PathAccessDeni
 from ringfence.workspace.beneath import O_PATH, Resolver, choose_resolver
 from ringfence.workspace.faults import keeps_changing
 from ringfence.workspace.names import ALIAS, Asked, PathText, join, parse, split, strip
-from ringfence.workspace.protected import Protected
+from ringfence.workspace.protected import ProtectedNames
 
 Denied = Callable[[str], str | None]
 """Called with an absolute real path, and with each directory above it up to the root; the rule that forbids it."""
@@ -56,7 +56,7 @@ class Ground:
     """The root's path as the caller gave it, by names."""
     resolver: Resolver
     denied: Denied
-    protected: tuple[Protected, ...]
+    protected: ProtectedNames
     allow_hard_links: bool
 
     @classmethod
@@ -64,7 +64,7 @@ class Ground:
         cls,
         path: PathText,
         denied: Denied,
-        protected: tuple[Protected, ...],
+        protected: ProtectedNames,
         *,
         allow_hard_links: bool,
         resolver: Resolver | None,
@@ -260,12 +260,13 @@ class Ground:
     def forbid_change(self, asked: Asked, place: bytes, *, is_new_directory: bool = False) -> None:
         """Ask what is protected about the real place and about the place as it was spelled."""
         for names in dict.fromkeys((split(place), asked.names or ())):
-            for entry in self.protected:
-                if entry.covers(names):
-                    raise PathAccessDenied(asked.text, "is protected: it may be read, not changed", rule=entry.text)
-                # Whoever replaces or removes `.git` replaces or removes `.git/hooks`; making `.git` harms nothing.
-                if not is_new_directory and entry.lies_below(names):
-                    raise PathAccessDenied(asked.text, "holds something protected", rule=entry.text)
+            rule = self.protected.rule_on(names)
+            if rule is not None:
+                raise PathAccessDenied(asked.text, "is protected: it may be read, not changed", rule=rule)
+            # Whoever replaces or removes `.git` replaces or removes `.git/hooks`; making `.git` harms nothing.
+            rule = None if is_new_directory else self.protected.rule_below(names)
+            if rule is not None:
+                raise PathAccessDenied(asked.text, "holds something protected", rule=rule)
 
     def forbid_change_behind_links(
         self, asked: Asked, place: bytes, real_places: tuple[tuple[tuple[bytes, ...], str], ...] | None = None
@@ -284,13 +285,19 @@ class Ground:
     def protected_places(self, asked: Asked) -> tuple[tuple[tuple[bytes, ...], str], ...]:
         """Where the protected names of the top really lie, each with its rule."""
         found: list[tuple[tuple[bytes, ...], str]] = []
-        for entry in self.protected:
+        is_there: dict[bytes, bool] = {}
+        for literal, rule in self.protected.literals:
+            first = literal.partition(b"/")[0]
+            if first not in is_there:  # the most are not, and this is the cheapest way to know
+                is_there[first] = status_of(self.descriptor, first) is not None
+            if not is_there[first]:
+                continue
             try:
-                descriptor = self.resolver(self.descriptor, os.fsencode(entry.literal))
+                descriptor = self.resolver(self.descriptor, literal)
             except OSError:
                 continue  # not there, or outside: nothing of ours can change it
             try:
-                found.append((split(self.place(asked, descriptor) or b""), entry.text))
+                found.append((split(self.place(asked, descriptor) or b""), rule))
             finally:
                 os.close(descriptor)
         return tuple(found)

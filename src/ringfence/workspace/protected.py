@@ -1,4 +1,4 @@
-"""Names that may be read but not changed, wherever they lie in the tree.
+"""Names that may be read but not changed, wherever they lie in the tree: one compiled pattern for all of them.
 
 An entry such as `.git/hooks` holds everywhere, `/.profile` at the top only; `*` stands for any part of one name. Letter
 case is folded: on the file systems that ignore it, and on those that a tree is copied to, `.GIT` is `.git`.
@@ -6,47 +6,66 @@ case is folded: on the file systems that ignore it, and on those that a tree is 
 
 import os
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Self
+from functools import lru_cache
 
 from ringfence.errors import InvalidConfig
 
 
-@dataclass(frozen=True, slots=True)
-class Protected:
-    """One entry; `covers` and `lies_below` never both hold for one path and place of the match."""
+class ProtectedNames:
+    """The entries, to be asked about many paths.
 
-    text: str
-    literal: str
-    """The entry as a path from the root."""
-    patterns: tuple[re.Pattern[str], ...]
-    at_top_only: bool
+    Raises:
+        InvalidConfig: an entry names nothing that could be protected.
+    """
 
-    @classmethod
-    def parse(cls, text: str) -> Self:
-        """
-        Raises:
-            InvalidConfig: it names nothing that could be protected.
-        """
-        at_top_only = text.startswith("/")
-        names = [name for name in text.removeprefix("**/").split("/") if name not in ("", ".")]
-        if not names or ".." in names or "**" in names or "\0" in text:
-            raise InvalidConfig("is no name that can be protected", source=repr(text), hint="write e.g. .git/hooks")
-        patterns = (".*".join(map(re.escape, name.casefold().split("*"))) for name in names)
-        return cls(text, "/".join(names), tuple(re.compile(pattern, re.DOTALL) for pattern in patterns), at_top_only)
+    __slots__ = ("_above", "_above_rules", "_at_or_below", "entries", "literals")
 
-    def covers(self, names: tuple[bytes, ...]) -> bool:
-        """Whether the path is the entry or lies below it."""
-        return any(len(names) - start >= len(self.patterns) for start in self._starts(names))
+    entries: tuple[str, ...]
+    literals: tuple[tuple[bytes, str], ...]
+    """Each entry as a path from the root, and as it was given."""
 
-    def lies_below(self, names: tuple[bytes, ...]) -> bool:
-        """Whether the path is a directory above the entry."""
-        return any(len(names) - start < len(self.patterns) for start in self._starts(names))
+    def __init__(self, entries: tuple[str, ...]) -> None:
+        self.entries = entries
+        parsed = [(entry, _names(entry)) for entry in entries]
+        self.literals = tuple((os.fsencode("/".join(names)), entry) for entry, names in parsed)
+        above = [(entry, names[:count]) for entry, names in parsed for count in range(1, len(names))]
+        self._at_or_below = _alternatives(parsed, r"(?=/|\Z)")
+        self._above = _alternatives(above, r"\Z")
+        self._above_rules = tuple(entry for entry, _ in above)
 
-    def _starts(self, names: tuple[bytes, ...]) -> Iterator[int]:
-        """Where the entry begins in the path, as far as the shorter of both goes."""
-        for start in range(min(1, len(names)) if self.at_top_only else len(names)):
-            pairs = zip(self.patterns, names[start:], strict=False)
-            if all(pattern.fullmatch(os.fsdecode(name).casefold()) for pattern, name in pairs):
-                yield start
+    def rule_on(self, names: tuple[bytes, ...]) -> str | None:
+        """The entry that the path is, or lies below."""
+        found = self._at_or_below.search(_folded(names))
+        return self.entries[found.lastindex - 1] if found and found.lastindex else None
+
+    def rule_below(self, names: tuple[bytes, ...]) -> str | None:
+        """The entry that would lie below the path, if it is a directory."""
+        found = self._above.search(_folded(names))
+        return self._above_rules[found.lastindex - 1] if found and found.lastindex else None
+
+
+@lru_cache(maxsize=32)
+def compiled(entries: tuple[str, ...]) -> ProtectedNames:
+    """The pattern for these entries; compiling takes longer than a call of the file API, and most calls share them."""
+    return ProtectedNames(entries)
+
+
+def _names(entry: str) -> list[str]:
+    names = [name for name in entry.removeprefix("**/").split("/") if name not in ("", ".")]
+    if not names or ".." in names or "**" in names or "\0" in entry:
+        raise InvalidConfig("is no name that can be protected", source=repr(entry), hint="write e.g. .git/hooks")
+    return names
+
+
+def _alternatives(rows: list[tuple[str, list[str]]], end: str) -> re.Pattern[str]:
+    """One group for each row, so that a match tells which."""
+    return re.compile("|".join(f"({_pattern(entry, names)}){end}" for entry, names in rows) or "(?!)")
+
+
+def _pattern(entry: str, names: list[str]) -> str:
+    segments = ("[^/]*".join(map(re.escape, name.casefold().split("*"))) for name in names)
+    return (r"\A/" if entry.startswith("/") else "/") + "/".join(segments)
+
+
+def _folded(names: tuple[bytes, ...]) -> str:
+    return "/" + os.fsdecode(b"/".join(names)).casefold()

@@ -46,7 +46,7 @@ from ringfence.workspace.beneath import Resolver
 from ringfence.workspace.faults import require_directory, translating
 from ringfence.workspace.ground import Denied, Ground, path_of
 from ringfence.workspace.names import ALIAS, PathText, join
-from ringfence.workspace.protected import Protected
+from ringfence.workspace.protected import compiled
 from ringfence.workspace.reading import (
     GLOB_LIMIT_ENTRIES,
     LIST_LIMIT_ENTRIES,
@@ -92,9 +92,9 @@ class WorkspaceRoot:
     ) -> None:
         if sys.platform != "linux":
             raise InitializationFailed("the file API needs Linux", hint="run Ringfence on Linux or in a container")
-        entries = tuple(Protected.parse(entry) for entry in protected)
+        names = compiled(tuple(protected))
         self._opened: Ground | None = Ground.open(
-            path, denied, entries, allow_hard_links=allow_hard_links, resolver=resolver
+            path, denied, names, allow_hard_links=allow_hard_links, resolver=resolver
         )
 
     def __enter__(self) -> Self:
