@@ -34,7 +34,7 @@ from ringfence.values.outcome import Result, Usage
 from ringfence.values.request import OnOutput, Overflow, Request, Stream
 from ringfence.values.verdict import Reason, Verdict
 from ringfence.values.who import Who
-from ringfence.workspace.root import WorkspaceRoot
+from ringfence.workspace.agent import AgentWorkspace
 from ringfence.workspace.shadow import Shadow
 
 StrPath = str | os.PathLike[str]
@@ -522,8 +522,8 @@ class Sandbox:
         Raises:
             PathTraversalError, PathAccessDenied: it leads out, is blacklisted, or is not a plain file.
         """
-        with self._files() as files:
-            return files.read(os.fspath(path), limit_bytes=self._grant.limits.file_bytes)
+        with self.files() as files:
+            return files.read(os.fspath(path))
 
     def write_file(self, path: StrPath, data: bytes | str) -> None:
         """Write a file of the workspace; missing directories are made.
@@ -531,12 +531,17 @@ class Sandbox:
         Raises:
             PathTraversalError, PathAccessDenied: it leads out, is blacklisted or protected.
         """
-        with self._files() as files:
-            files.write(os.fspath(path), data.encode() if isinstance(data, str) else data)
+        with self.files() as files:
+            files.write(os.fspath(path), data)
 
-    def _files(self) -> WorkspaceRoot:
-        return WorkspaceRoot(
-            self._root_of_files(), denied=compiled(self._grant.denied).matches, protected=self._grant.protected
+    def files(self) -> AgentWorkspace:
+        """The workspace's file API, by the paths that commands see and under the rules of the grant; close it."""
+        return AgentWorkspace(
+            self.who.session_id or "",
+            root=self._root_of_files(),
+            denied=compiled(self._grant.denied).matches,
+            protected=self._grant.protected,
+            limit_bytes=self._grant.limits.file_bytes,
         )
 
     def _root_of_files(self) -> Path:

@@ -43,6 +43,7 @@ from ringfence.policy.globs import PathRules, compiled
 from ringfence.workspace.copying import Progress, copy_tree, no_progress
 from ringfence.workspace.mounted import file_system, takes_attributes, why_not_lower, why_not_upper
 from ringfence.workspace.protected import ProtectedNames
+from ringfence.workspace.protected import compiled as protecting
 from ringfence.workspace.scan import Owner, Scan, scan
 from ringfence.workspace.statefile import read_json, write_json
 from ringfence.workspace.tree import ancestors, is_below, remove_tree, split
@@ -97,7 +98,7 @@ class Shadow:
 
     @property
     def protected_names(self) -> ProtectedNames:
-        return ProtectedNames.parse(self.protected)
+        return protecting(self.protected)
 
     def denials(self) -> Callable[[str], str | None]:
         """A function that gives the rule that hides a path of the project: by its name, or since the beginning."""
@@ -181,7 +182,7 @@ class ShadowStore:
         project = self._checked_lower(lower)
         rows, guarded = tuple(denied), tuple(protected)
         rules = compiled(rows)
-        ProtectedNames.parse(guarded)
+        protecting(guarded)
         _check_name(name)
         number = f"{int(time.time()):08x}-{secrets.token_hex(4)}"
         making = self.directory / f"{_UNFINISHED[0]}{number}"

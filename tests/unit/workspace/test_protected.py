@@ -4,11 +4,11 @@ import pytest
 
 from ringfence.errors import InvalidConfig
 from ringfence.policy.defaults import PROTECTED
-from ringfence.workspace.protected import ProtectedNames
+from ringfence.workspace.protected import compiled
 
 pytestmark = pytest.mark.req("D7")
 
-NAMES = ProtectedNames.parse((".git/hooks", ".vscode", "/.profile", "*.rc"))
+NAMES = compiled((".git/hooks", ".vscode", "/.profile", "*.rc"))
 
 
 @pytest.mark.parametrize(
@@ -37,10 +37,10 @@ def test_a_row_covers_itself_and_what_is_below_in_any_letter_case(path: str, row
 @pytest.mark.parametrize("row", ["", "/", "..", "a/../b", "a/**/b", "nul\0"])
 def test_a_row_that_names_nothing_is_an_error(row: str) -> None:
     with pytest.raises(InvalidConfig):
-        ProtectedNames.parse((row,))
+        compiled((row,))
 
 
 def test_every_built_in_row_covers_itself() -> None:
-    names = ProtectedNames.parse(PROTECTED)
+    names = compiled(PROTECTED)
 
     assert [row for row in PROTECTED if names.covering(f"sub/{row}/below") != row] == []
