@@ -16,6 +16,7 @@ from ringfence.errors import InvalidConfig
 from ringfence.manager.assemble import Judged, assemble
 from ringfence.manager.configuring import home_directory, open_journal
 from ringfence.manager.granting import Wish
+from ringfence.manager.leavings import held_back
 from ringfence.manager.shadowing import shadows_directory
 from ringfence.values.change import Change, Committed, FileHunks, Recovered, Selection
 from ringfence.values.grant import Grant
@@ -142,7 +143,6 @@ class Workspaces:
         seen: tuple[Change, ...] | None = None,
         allow_protected: bool = False,
         merge: bool = False,
-        held: Callable[[Change], str | None] = nothing_held,
     ) -> Committed:
         """Carry changes over to the project, and write down what was carried.
 
@@ -160,6 +160,7 @@ class Workspaces:
         self._journal.prepare()
         who = record.without_secrets(self._who, redact)
         entry = self._journal.open(os.urandom(8).hex(), committing(shadow.id, shadow.lower, who, redact))
+        held = nothing_held if allow_protected else held_back(shadow.upper)
         try:
             done = commit(shadow, select=select, seen=seen, allow_protected=allow_protected, merge=merge, held=held)
         except BaseException as fault:

@@ -67,6 +67,10 @@ USUAL_SEVERITY: Final = {
 """How grave each type is, where nothing more is known."""
 
 
+LEFTOVER_RULE = "leftover "
+"""How rules begin that are about what a command left behind, and that stopped nothing while it ran."""
+
+
 class Operation(StrEnum):
     """What was tried."""
 

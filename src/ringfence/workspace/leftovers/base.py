@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
-from ringfence.values.violation import Operation, Severity, Violation, ViolationType
+from ringfence.values.violation import LEFTOVER_RULE, Operation, Severity, Violation, ViolationType
 
 
 class LeftoverKind(StrEnum):
@@ -39,7 +39,7 @@ class Leftover:
             ViolationType.DANGEROUS_PATTERN,
             Severity.HIGH,
             f"{self.path!r} was left behind: {self.why}; run by {self.run_by}",
-            f"leftover {self.kind}",
+            f"{LEFTOVER_RULE}{self.kind}",
             "look at it, and keep it by making it yourself",
             operation=Operation.CREATE,
             target=self.path,

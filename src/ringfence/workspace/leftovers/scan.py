@@ -22,7 +22,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from ringfence.errors import InvalidConfig
-from ringfence.values.violation import Severity, Violation, ViolationType
+from ringfence.values.violation import LEFTOVER_RULE, Severity, Violation, ViolationType
 from ringfence.workspace.beneath import Resolver, choose_resolver
 from ringfence.workspace.leftovers.base import Leftover, LeftoverKind
 from ringfence.workspace.leftovers.gitfiles import CONFIG_LIMIT_BYTES, CONFIGS, HOOKS, setting_that_runs
@@ -62,7 +62,7 @@ class Scan:
             ViolationType.DANGEROUS_PATTERN,
             Severity.MEDIUM,
             f"the search for what was left behind is not complete: {self.cut_short}",
-            "leftover scan",
+            f"{LEFTOVER_RULE}scan",
             "raise its limits, or look through the rest by hand",
             at=at,
         )
