@@ -76,8 +76,8 @@ def never_changed_by_the_host(shadow: Shadow) -> None:
 
 
 def copy_tree(source: Path, target: Path) -> None:
-    """Quickly; `cp` keeps whiteouts and attributes."""
-    assert os.spawnlp(os.P_WAIT, "cp", "cp", "-a", str(source), str(target)) == 0
+    """Into a directory that is there and empty; `cp` keeps whiteouts and attributes."""
+    assert os.spawnlp(os.P_WAIT, "cp", "cp", "-a", f"{source}/.", str(target)) == 0
 
 
 @pytest.mark.parametrize("user", dict.fromkeys([ordinary(), me()]), ids=lambda user: f"uid{user.uid}")
@@ -95,8 +95,9 @@ def test_a_commit_of_a_thousand_files_killed_anywhere_is_old_or_new_afterwards(u
         never_changed_by_the_host(shadow)
         shadow = store.open(shadow.id)
         (shadow.work / "work").chmod(0o700)  # overlayfs closes it, and `cp` could not enter
-        copy_tree(place / "project", place / "kept project")
-        copy_tree(store.directory, place / "kept store")
+        for name in ("project", "store"):
+            (place / f"kept {name}").mkdir()
+            copy_tree(place / name, place / f"kept {name}")
         begin = time.perf_counter()
         assert commit(shadow).is_done
         whole_seconds = time.perf_counter() - begin
@@ -104,7 +105,7 @@ def test_a_commit_of_a_thousand_files_killed_anywhere_is_old_or_new_afterwards(u
         said = {"finished": 0, "undone": 0, "not killed": 0}
         for _ in range(kills):
             for name in ("project", "store"):
-                assert os.spawnlp(os.P_WAIT, "rm", "rm", "-rf", str(place / name)) == 0
+                assert os.spawnlp(os.P_WAIT, "find", "find", str(place / name), "-mindepth", "1", "-delete") == 0
                 copy_tree(place / f"kept {name}", place / name)
             if not killed_commit(shadow, dice.random() * whole_seconds * 1.2):
                 said["not killed"] += 1

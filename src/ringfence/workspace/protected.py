@@ -17,6 +17,7 @@ class ProtectedNames:
 
     rows: tuple[str, ...]
     _patterns: tuple[re.Pattern[str], ...]
+    _above: tuple[re.Pattern[str], ...]
 
     @classmethod
     def parse(cls, rows: Iterable[str]) -> Self:
@@ -25,21 +26,29 @@ class ProtectedNames:
             InvalidConfig: a row names nothing that can be protected.
         """
         kept = tuple(rows)
-        return cls(kept, tuple(map(_compiled, kept)))
+        above = tuple(_compiled(row, is_above=True) for row in kept)
+        return cls(kept, tuple(map(_compiled, kept)), above)
 
     def covering(self, path: str) -> str | None:
         """The first row that names the path or a directory above it."""
+        return self._first(self._patterns, path)
+
+    def led_elsewhere_by(self, path: str) -> str | None:
+        """The first row that lies below the path: a file or link there would put something else in its place."""
+        return self._first(self._above, path)
+
+    def _first(self, patterns: tuple[re.Pattern[str], ...], path: str) -> str | None:
         folded = path.casefold()
-        for row, pattern in zip(self.rows, self._patterns, strict=True):
-            if pattern.match(folded):
-                return row
-        return None
+        return next((row for row, pattern in zip(self.rows, patterns, strict=True) if pattern.match(folded)), None)
 
 
-def _compiled(row: str) -> re.Pattern[str]:
+def _compiled(row: str, *, is_above: bool = False) -> re.Pattern[str]:
     names = [name for name in row.removeprefix("**/").split("/") if name not in ("", ".")]
     if not names or ".." in names or "**" in names or "\0" in row:
         raise InvalidConfig("is no name that can be protected", source=repr(row), hint="write e.g. .git/hooks")
-    body = "/".join("[^/]*".join(map(re.escape, name.casefold().split("*"))) for name in names)
+    parts = ["[^/]*".join(map(re.escape, name.casefold().split("*"))) for name in names]
     start = "" if row.startswith("/") else "(?:[^/]+/)*?"
-    return re.compile(rf"{start}{body}(?=/|\Z)", re.DOTALL)
+    if is_above:
+        shorter = "|".join("/".join(parts[:count]) for count in range(1, len(parts))) or "(?!)"
+        return re.compile(rf"{start}(?:{shorter})\Z", re.DOTALL)
+    return re.compile(rf"{start}{'/'.join(parts)}(?=/|\Z)", re.DOTALL)
