@@ -16,6 +16,7 @@ from ringfence.errors import InvalidConfig, PermissionDenied
 from ringfence.values.change import Change, ChangeKind, HunkChoice, Selection
 from ringfence.workspace.bases import keep_bases
 from ringfence.workspace.commit import commit
+from ringfence.workspace.copying import copy_content
 from ringfence.workspace.diff import changes
 from ringfence.workspace.journal import HostWasFaster, Journal, Phase, Steps
 from ringfence.workspace.patch import hunks_of, patch
@@ -160,6 +161,44 @@ def test_a_protected_name_is_committed_only_when_asked_for(bench: Bench, path: s
     assert not (bench.project / path).exists() or (bench.project / path).read_bytes() == b"host\n"
     assert path in {change.path for change in commit(bench.shadow, allow_protected=True).applied}
     assert (bench.project / path).read_bytes() == b"planted"
+
+
+@pytest.mark.parametrize("make", [write("lib/.git", b"gitdir: ../evil\n"), lambda: os.symlink("evil", "src/.git")])
+def test_a_file_or_link_that_leads_protected_names_elsewhere_is_protected(
+    bench: Bench, make: Callable[[], object]
+) -> None:
+    bench.inside(make)
+
+    done = commit(bench.shadow)
+
+    assert [refusal.rule for refusal in done.refused] == ["protected: .git/hooks"]
+    assert not [path for path in look(bench.project) if path in ("lib/.git", "src/.git")]
+
+
+def test_another_directory_in_the_projects_place_is_not_touched(bench: Bench) -> None:
+    bench.inside(write("a", b"a"))
+    bench.project.rename(bench.project.parent / "moved")
+    bench.project.mkdir()
+
+    with pytest.raises(PermissionDenied, match="another directory"):
+        commit(bench.shadow)
+    assert os.listdir(bench.project) == []
+
+
+def test_a_shadow_that_changes_while_it_is_committed_stops_the_commit(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench.inside(write("a", b"seen"))
+
+    def late(source: int, target: int) -> str:
+        (bench.shadow.upper / "a").write_bytes(b"swapped")
+        return copy_content(source, target)
+
+    monkeypatch.setattr("ringfence.workspace.commit.copy_content", late)
+    with pytest.raises(PermissionDenied, match="while it was committed"):
+        commit(bench.shadow)
+    assert not (bench.project / "a").exists()
+    assert [name for name in os.listdir(bench.project) if name.startswith(".ringfence")] == []
 
 
 def test_what_is_held_back_is_named_with_its_reason_and_the_rest_goes_through(bench: Bench) -> None:

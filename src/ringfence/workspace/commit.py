@@ -61,7 +61,7 @@ def commit(
         allow_protected: also protected names, but never what the blacklist hides.
         merge: what the host has changed, too, is merged where both are texts and the old one was kept.
         held: says why a change should not go through unseen, or None.
-        lock: the shadow's lock, if the caller has it.
+        lock: the shadow's lock, if the caller has it; nobody may have the shadow mounted.
 
     Raises:
         InvalidConfig: the selection makes no sense.
@@ -361,6 +361,11 @@ class _Stage:
             else:
                 with self.layers.upper.opened(one.change.path) as source:
                     copy_content(source, target)
+                    if os.fstat(source).st_ctime_ns != one.change.stamp:
+                        raise PermissionDenied(
+                            f"{one.change.path!r} was changed in the shadow while it was committed",
+                            hint="end what works on the shadow first",
+                        )
             self._give(slot, owner)
             os.fchmod(target, mode)
         finally:

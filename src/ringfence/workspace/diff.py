@@ -41,7 +41,7 @@ def compare(layers: Layers) -> tuple[Change, ...]:
     found: dict[str, Change] = {}
     try:
         for touched in layers.touched():
-            for change in _compared(layers, touched):
+            for change in _readable(layers, touched):
                 found.setdefault(change.path, change)
         paired = _with_renames(layers, found.values())
     except OSError as fault:
@@ -51,6 +51,15 @@ def compare(layers: Layers) -> tuple[Change, ...]:
 
 def is_binary(start: bytes) -> bool:
     return b"\0" in start[:_LOOKED_AT_BYTES]
+
+
+def _readable(layers: Layers, touched: Touched) -> Iterator[Change]:
+    """The same as `_compared`; what may not be read stops nothing but itself."""
+    try:
+        yield from tuple(_compared(layers, touched))
+    except PermissionError:
+        new = None if touched.status is None else layers.upper.node(touched.path, touched.status)
+        yield _change(touched, layers.lower.node(touched.path), new, refused="one side of it cannot be read")
 
 
 def _compared(layers: Layers, touched: Touched) -> Iterator[Change]:

@@ -24,6 +24,7 @@ it writes to the old file, which is gone when the commit is.
 
 import errno
 import os
+import re
 import stat
 from collections.abc import Callable
 from contextlib import suppress
@@ -39,6 +40,7 @@ from ringfence.workspace.statefile import read_json, sync_directory, write_json
 from ringfence.workspace.tree import Tree, split
 
 _VERSION = 1
+_SLOT = re.compile(r"|(take|put)-[0-9]+")
 _KEPT = "old-"
 """In front of a slot: the host's entry, on file systems that cannot swap."""
 
@@ -159,7 +161,7 @@ def _path(value: Any) -> str:
 
 def _step(fields: Any) -> Step:
     step = Step(*fields)
-    if any(type(number) is not int for number in step[3:]) or "/" in step.slot:
+    if any(type(number) is not int for number in step[3:]) or not _SLOT.fullmatch(step.slot):
         raise ValueError(f"{fields!r} is no step")
     Do(step.do)
     if not _path(step.path):

@@ -21,6 +21,7 @@ What this does not protect against: changes that the box makes while it is read.
 shadow first.
 """
 
+import errno
 import os
 import stat
 from collections.abc import Callable, Iterable, Iterator
@@ -84,6 +85,12 @@ class Layers:
                 raise
         except OSError as fault:
             raise PermissionDenied(f"cannot look into shadow {shadow.id}: {fault}") from fault
+        if os.fstat(self.lower.top).st_ino != shadow.lower_inode:
+            self.__exit__(None, None, None)
+            raise PermissionDenied(
+                f"{shadow.lower} is another directory than the one that shadow {shadow.id} was made of",
+                hint="put the project back in its place, or discard the shadow",
+            )
         self.known = _read_known(shadow)
 
     def __enter__(self) -> Self:
@@ -212,8 +219,10 @@ class OverlayLayers(Layers):
     def _is_opaque(self, directory: str) -> bool:
         try:
             return os.getxattr(self.upper.directory(directory), _OPAQUE) == _OPAQUE_VALUE
-        except OSError:
-            return False
+        except OSError as fault:
+            if fault.errno in (errno.ENODATA, errno.ENOTSUP):
+                return False
+            raise
 
     def _marks(self, path: str, kind: NodeKind) -> frozenset[str]:
         """What overlayfs has noted about an entry; links cannot carry attributes of users."""

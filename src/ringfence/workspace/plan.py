@@ -85,6 +85,7 @@ class _Planner:
         self._layers = layers
         self._every = {change.path: change for change in found}
         self._terms = terms
+        self._protected = layers.shadow.protected_names
         self._choices = {choice.path: choice for choice in terms.selection.hunks}
         self._chosen: dict[str, Change] = {}
         self._hosts: dict[str, os.stat_result | None] = {}
@@ -109,19 +110,25 @@ class _Planner:
     # --- allowed? -----------------------------------------------------------------------------------------------------
 
     def refuse(self) -> None:
-        protected = self._layers.shadow.protected_names
         for change in self._every.values():
-            if (refusal := self._refusal(change, protected.covering)) is not None:
+            if (refusal := self._refusal(change)) is not None:
                 self._forbidden.add(change.path)
                 self._leave_out(change.path, refusal)
 
-    def _refusal(self, change: Change, covering: Callable[[str], str | None]) -> Refusal | None:
+    def _protecting(self, change: Change, path: str) -> str | None:
+        """The row that protects a path; a file or link called `.git` leads to other hooks as well as new hooks do."""
+        row = self._protected.covering(path)
+        if row is None and change.new is not None and not change.new.is_directory:
+            row = self._protected.led_elsewhere_by(path)
+        return row
+
+    def _refusal(self, change: Change) -> Refusal | None:
         for path in filter(None, (change.path, change.source)):
             if (rule := self._layers.denying(path)) is not None:
                 return Refusal(change.path, "the blacklist hides this name", rule)
             if change.refused:
                 return Refusal(change.path, change.refused, "never committed")
-            if not self._terms.allow_protected and (row := covering(path)) is not None:
+            if not self._terms.allow_protected and (row := self._protecting(change, path)) is not None:
                 why = "programs of the host act on it unasked"
                 return Refusal(change.path, why, f"protected: {row}", "allow_protected commits it")
         if (reason := self._terms.held(change)) is not None:

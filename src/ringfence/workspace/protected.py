@@ -42,6 +42,10 @@ class ProtectedNames:
         """The same for a path as text, relative to the top."""
         return self.rule_on(tuple(os.fsencode(path).split(b"/")))
 
+    def led_elsewhere_by(self, path: str) -> str | None:
+        """The entry that lies below the path: a file or link there would put something else in its place."""
+        return self.rule_below(tuple(os.fsencode(path).split(b"/")))
+
     def rule_below(self, names: tuple[bytes, ...]) -> str | None:
         """The entry that would lie below the path, if it is a directory."""
         found = self._above.search(_folded(names))

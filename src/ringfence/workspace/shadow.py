@@ -55,6 +55,7 @@ _VERSION: Final = 1
 _ID: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{8}")
 _UNFINISHED: Final = (".new-", ".gone-")
 _LONGEST_NAME: Final = 100
+_MAKING_SECONDS: Final = 10.0
 
 
 class ShadowKind(StrEnum):
@@ -74,6 +75,8 @@ class Shadow:
     kind: ShadowKind
     why: str
     """Why it is a copy; empty for an overlay."""
+    lower_inode: int
+    """Of the project's top directory: another one of the same name is another project."""
     born_ns: int
     denied: tuple[str, ...]
     """The blacklist: neither seen in the shadow nor ever committed."""
@@ -200,6 +203,7 @@ class ShadowStore:
                     directory=making,
                     kind=chosen,
                     why=why,
+                    lower_inode=top.st_ino,
                     born_ns=born_ns,
                     denied=rows,
                     protected=guarded,
@@ -281,9 +285,14 @@ class ShadowStore:
 
         Raises:
             InvalidConfig: there is none, or it is whole.
+        PermissionDenied: the project needs it, since a commit was interrupted.
         """
         if shadow_id not in dict(self.broken()):
             raise InvalidConfig(f"{shadow_id!r} is no broken shadow", hint="discard it as a whole one")
+        if (self.directory / shadow_id / JOURNAL_FILE).exists():
+            raise PermissionDenied(
+                f"{shadow_id} holds the journal of an interrupted commit", hint=f"mend its {STATE_FILE}, then recover"
+            )
         remove_tree(self.directory / shadow_id)
 
     def _ids(self) -> tuple[str, ...]:
@@ -323,9 +332,16 @@ class ShadowStore:
         with suppress(OSError):
             remove_tree(directory)
 
+    def _is_abandoned(self, name: str) -> bool:
+        """Whether it has lain there for a while: who is making one locks it only after the first moment."""
+        try:
+            return time.time() - os.stat(self.directory / name).st_mtime > _MAKING_SECONDS
+        except FileNotFoundError:
+            return False
+
     def _remove_unfinished(self) -> None:
         for name in os.listdir(self.directory):
-            if name.startswith(_UNFINISHED):
+            if name.startswith(_UNFINISHED) and self._is_abandoned(name):
                 with suppress(OSError), _locked_file(self.directory / name):  # else another process is still at it
                     remove_tree(self.directory / name)
 
@@ -459,6 +475,7 @@ def _encoded(shadow: Shadow) -> dict[str, Any]:
         "lower": str(shadow.lower),
         "kind": shadow.kind.value,
         "why": shadow.why,
+        "lower_inode": shadow.lower_inode,
         "born_ns": shadow.born_ns,
         "denied": shadow.denied,
         "protected": shadow.protected,
@@ -482,6 +499,7 @@ def _decoded(fields: Any, directory: Path, source: str) -> Shadow:
             directory=directory,
             kind=ShadowKind(_text(fields["kind"])),
             why=_text(fields["why"]),
+            lower_inode=_number(fields["lower_inode"]),
             born_ns=_number(fields["born_ns"]),
             denied=_texts(fields["denied"]),
             protected=_texts(fields["protected"]),

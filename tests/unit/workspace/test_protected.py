@@ -34,6 +34,14 @@ def test_a_row_covers_itself_and_what_is_below_in_any_letter_case(path: str, row
     assert NAMES.covering(path) == row
 
 
+@pytest.mark.parametrize(
+    ("path", "row"),
+    [(".git", ".git/hooks"), ("a/.GIT", ".git/hooks"), (".git/hooks", None), (".vscode", None), ("x", None)],
+)
+def test_a_name_above_a_row_would_lead_it_elsewhere(path: str, row: str | None) -> None:
+    assert NAMES.led_elsewhere_by(path) == row
+
+
 @pytest.mark.parametrize("row", ["", "/", "..", "a/../b", "a/**/b", "nul\0"])
 def test_a_row_that_names_nothing_is_an_error(row: str) -> None:
     with pytest.raises(InvalidConfig):
