@@ -10,13 +10,9 @@ tries.
 
 import io
 import os
-import subprocess
-import sys
 import tarfile
 import time
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -24,6 +20,7 @@ import pytest
 from ringfence import AgentWorkspace
 from ringfence.errors import InvalidConfig, PathAccessDenied
 from ringfence.workspace.beneath import Resolver, by_kernel, by_walk, choose_resolver
+from tests.support.swapping import swapping
 
 SECRET = b"outside!"
 INSIDE = b"inside"  # of another length, so that a status tells them apart
@@ -33,18 +30,6 @@ WINDOW_SECONDS = 90.0
 """A bound for slow machines; ten seconds are usual."""
 TWIN_SECONDS = 20.0
 
-SWAPPER = """
-import ctypes, os, sys
-libc = ctypes.CDLL(None, use_errno=True)
-here, exchange = -100, 2  # AT_FDCWD, RENAME_EXCHANGE
-parent = os.getppid()
-print("swapping", flush=True)
-while os.getppid() == parent:
-    for _ in range(1000):
-        if libc.renameat2(here, b"sub", here, b"link", exchange) != 0:
-            sys.exit(os.strerror(ctypes.get_errno()))
-"""
-
 
 @pytest.fixture
 def ws(tmp_path: Path) -> Path:
@@ -53,17 +38,6 @@ def ws(tmp_path: Path) -> Path:
         (tmp_path / name / "file.txt").write_bytes(content)
     (tmp_path / "ws/link").symlink_to("../out")
     return tmp_path / "ws"
-
-
-@contextmanager
-def swapping(ws: Path) -> Iterator[None]:
-    with subprocess.Popen([sys.executable, "-c", SWAPPER], cwd=ws, stdout=subprocess.PIPE) as swapper:
-        try:
-            assert swapper.stdout is not None and swapper.stdout.readline() == b"swapping\n"
-            yield
-            assert swapper.poll() is None, "the swap ended early"
-        finally:
-            swapper.kill()
 
 
 def outside(ws: Path) -> dict[str, bytes]:

@@ -126,7 +126,11 @@ class AgentWorkspace(WorkspaceRoot):
         changing.append(self._ground, path, self._allowed(path, data), make_parents=make_parents)
 
     def _allowed(self, path: PathText, data: bytes | str) -> bytes:
-        content = data.encode("utf-8", "surrogateescape") if isinstance(data, str) else data
+        try:
+            content = data.encode("utf-8", "surrogateescape") if isinstance(data, str) else data
+        except UnicodeEncodeError as error:
+            why = f"the text holds half a character at {error.start}"
+            raise InvalidConfig(why, source=repr(os.fsdecode(path)), hint="write it as bytes") from error
         if len(content) > self._limit_bytes:
             raise PathAccessDenied(
                 os.fsdecode(path),

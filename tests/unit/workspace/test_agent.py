@@ -98,6 +98,8 @@ def test_what_is_no_text_says_where_it_stops_being_one(files: AgentWorkspace) ->
         files.read_text("b")
     with pytest.raises(InvalidConfig, match="ascii cannot hold"):
         files.write_text("b", "ä", encoding="ascii")
+    with pytest.raises(InvalidConfig, match="half a character at 1"):
+        files.write("b", "x\ud800")
     assert files.read("b") == b"abc\xff"
 
 

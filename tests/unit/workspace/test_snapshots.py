@@ -458,6 +458,8 @@ def test_mistakes_are_told_from_faults(tree: Path, store: SnapshotStore, tmp_pat
         store.restore("one", tmp_path / "file")
     with pytest.raises(PermissionDenied):
         SnapshotStore(tmp_path / "file")
+    with pytest.raises(InvalidConfig, match="store itself"):
+        store.save(tmp_path, "two")
     assert sorted(os.listdir(tmp_path)) == ["file", "store", "tree"]
 
 

@@ -1,8 +1,8 @@
 """Make a directory equal to a snapshot, by descriptors and step by step, whatever is in it now.
 
-Every object is checked against its name before its bytes are used. New files get their content under a temporary name
-and are renamed; what has to go is removed without following anything; directories get their mode last, because one that
-nobody may write could not be filled. Set-uid, set-gid and sticky bits are not given back, to nobody.
+Every object is checked against its name before its bytes are used. Where others can look on, files get their content
+under a temporary name and are renamed; what has to go is removed without following anything; directories get their mode
+last, because one that nobody may write could not be filled. Set-uid, set-gid and sticky bits are given back to nobody.
 
 One directory is open at a time, and the way back is `..`, taken only if it leads to where we came from: an agent that
 still runs can disturb this, and is then told so, but cannot lead it elsewhere.
@@ -60,12 +60,14 @@ class Restoring:
 
     Args:
         owner: whom what is made belongs to; only root can give things away.
-        known: which files are there already, as the last save or restore saw them.
+        known: which files are there already, as the last save saw them.
+        is_private: nobody else can see the directory yet, so that files need no temporary name.
     """
 
     objects: Objects
     owner: Owner | None
     known: Cache | None
+    is_private: bool
 
     def make_equal(self, top: int, root: DirectoryNode) -> None:
         """
@@ -138,14 +140,15 @@ class Restoring:
     def _make_file(self, here: int, name: bytes, path: bytes, wanted: FileNode, status: os.stat_result | None) -> None:
         if status is not None and self._is_unchanged(path, wanted, status):
             return
-        temporary = _temporary_name()
+        temporary = name if self.is_private else _temporary_name()
         descriptor = os.open(temporary, _NEW_FILE, 0o600, dir_fd=here)
         try:
             for piece in wanted.pieces:
                 _write_at(descriptor, piece.offset, self.objects.get(piece.digest))
             os.ftruncate(descriptor, wanted.size)
             self._finish_file(descriptor, wanted)
-            os.rename(temporary, name, src_dir_fd=here, dst_dir_fd=here)
+            if not self.is_private:
+                os.rename(temporary, name, src_dir_fd=here, dst_dir_fd=here)
         except BaseException:
             with suppress(FileNotFoundError):
                 os.unlink(temporary, dir_fd=here)

@@ -119,6 +119,7 @@ class SnapshotStore:
                 self._manifest(parent)
             top = _open_tree(tree)
             try:
+                self._forbid_own(top)
                 cache_path = self._cache_path(top)
                 generation = self._generation()
                 known = read_cache(cache_path) or Cache(generation)
@@ -285,7 +286,8 @@ class SnapshotStore:
         try:
             top = os.open(built, _OPEN_DIRECTORY)
             try:
-                Restoring(Objects(self._directory), _owner_for(target), None).make_equal(top, snapshot.root)
+                objects, owner = Objects(self._directory), _owner_for(target)
+                Restoring(objects, owner, None, is_private=True).make_equal(top, snapshot.root)
             finally:
                 os.close(top)
         except BaseException:
@@ -297,7 +299,8 @@ class SnapshotStore:
         top = _open_tree(target)
         try:
             known = None if snapshot.overlay else read_cache(self._cache_path(top))
-            Restoring(Objects(self._directory), _owner_for(target), known).make_equal(top, snapshot.root)
+            objects, owner = Objects(self._directory), _owner_for(target)
+            Restoring(objects, owner, known, is_private=False).make_equal(top, snapshot.root)
         finally:
             os.close(top)
 
@@ -403,6 +406,12 @@ class SnapshotStore:
     def _forbid_taken(self, name: str) -> None:
         if self._path(name).exists():
             raise InvalidConfig(f"there is a snapshot {name!r} already", hint="choose another name, or delete it")
+
+    def _forbid_own(self, top: int) -> None:
+        """A store that saved itself would have more to save each time."""
+        tree = Path(os.readlink(f"/proc/self/fd/{top}"))
+        if Path(os.path.realpath(self._directory)).is_relative_to(tree):
+            raise InvalidConfig("holds the store itself", source=repr(str(tree)), hint="keep snapshots elsewhere")
 
     def _generation(self) -> int:
         with suppress(FileNotFoundError, ValueError):
