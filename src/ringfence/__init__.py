@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from ringfence.manager.policing import PolicyEngine
     from ringfence.manager.pooling import SandboxPool, SessionInfo
     from ringfence.manager.sandbox import Output, Sandbox
+    from ringfence.manager.workspaces import Workspaces
     from ringfence.policy.risk.assess import assess
     from ringfence.policy.risk.route import route
     from ringfence.pool.plan import PoolConfig
@@ -161,6 +162,7 @@ __all__ = [
     "ViolationStore",
     "ViolationType",
     "Wall",
+    "Workspaces",
     "annotate",
     "assess",
     "route",
@@ -260,6 +262,7 @@ _HOME = {
     "ViolationStore": "ringfence.audit.violations",
     "ViolationType": "ringfence.values.violation",
     "Wall": "ringfence.values.guarantee",
+    "Workspaces": "ringfence.manager.workspaces",
     "annotate": "ringfence.values.annotate",
     "assess": "ringfence.policy.risk.assess",
     "route": "ringfence.policy.risk.route",

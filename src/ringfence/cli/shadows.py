@@ -93,13 +93,26 @@ def show_changes(
 
 
 @contextmanager
+def saving() -> Iterator[Callable[[int, int], None]]:
+    """A line on a terminal that says how far a snapshot has come."""
+    with _line("saving") as update:
+        yield lambda files, size: update(f"saving: {files} files, {show_size(size)} new")
+
+
+@contextmanager
 def _progress() -> Iterator[Callable[[Progress], None]]:
-    """A line on a terminal that says how far a copy has come."""
+    with _line("looking at the project") as update:
+        yield lambda so_far: update(f"copying: {so_far.files} files, {show_size(so_far.size_bytes)}")
+
+
+@contextmanager
+def _line(text: str) -> Iterator[Callable[[str], None]]:
+    """A line on a terminal that changes; nothing elsewhere."""
     if not sys.stderr.isatty():
         yield lambda _: None
         return
     from rich.console import Console
     from rich.status import Status
 
-    with Status("looking at the project", console=Console(stderr=True)) as status:
-        yield lambda so_far: status.update(f"copying: {so_far.files} files, {show_size(so_far.size_bytes)}")
+    with Status(text, console=Console(stderr=True)) as status:
+        yield lambda changed: status.update(changed)

@@ -4,8 +4,11 @@ With a session, calls share a workspace and an interpreter, one after the other 
 one, each call has a box that nobody has used before, and that nobody uses after it. Sessions run side by side.
 """
 
-from collections.abc import Mapping, Sequence
+import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import replace
+from pathlib import Path
 from types import TracebackType
 from typing import Self
 
@@ -27,6 +30,8 @@ from ringfence.values.grant import Explain
 from ringfence.values.request import OnOutput
 from ringfence.values.risk import Route, SecurityMode
 from ringfence.values.who import Who
+from ringfence.workspace.snapshots.manifest import Snapshot
+from ringfence.workspace.snapshots.store import SnapshotStore
 
 
 class SandboxManager:
@@ -227,6 +232,46 @@ class SandboxManager:
         finally:
             self._pool.discard(sandbox, tool)
         return ExecutionResult(result, type_of(sandbox))
+
+    # --- snapshots ----------------------------------------------------------------------------------------------------
+
+    async def save_snapshot(self, name: str, *, session_id: str | None = None) -> Snapshot:
+        """Save the workspace of a session, which goes on.
+
+        Raises:
+            InvalidConfig: there is no session, or the name is taken.
+            PermissionDenied: it cannot be written.
+        """
+        async with self._workspace_of(session_id) as workspace:
+            return await asyncio.to_thread(SnapshotStore().save, workspace, name)
+
+    async def restore_snapshot(self, name: str, *, session_id: str | None = None) -> None:
+        """Make the workspace of a session what it was; interpreters keep their state, and files that they have open.
+
+        Raises:
+            InvalidConfig: there is no such session or snapshot.
+            PermissionDenied: it cannot be written.
+        """
+        async with self._workspace_of(session_id) as workspace:
+            await asyncio.to_thread(SnapshotStore().restore, name, workspace, in_place=True)
+
+    async def fork_session(self, name: str, session_id: str) -> None:
+        """Begin a session with the files of a snapshot; raises as `restore_snapshot`, and if the session is there."""
+        if session_id in {session.id for session in self.sessions()}:
+            raise InvalidConfig(f"the session {session_id!r} is there already", hint="restore the snapshot into it")
+        await self.restore_snapshot(name, session_id=session_id)
+
+    @asynccontextmanager
+    async def _workspace_of(self, session_id: str | None) -> AsyncIterator[Path]:
+        """The workspace of a session, while nothing of it runs."""
+        chosen = session_id or self.session_id
+        if chosen is None:
+            raise InvalidConfig("there is no session whose files could be meant", hint="give session_id=")
+        if not self._started:
+            await self.start()
+        sandbox = await self._pool.acquire(chosen, SHELL_TOOL, confirmation=self._confirmation, who=self._who)
+        async with self._pool.turn(chosen):
+            yield sandbox.workspace
 
     # --- without a wall -----------------------------------------------------------------------------------------------
 

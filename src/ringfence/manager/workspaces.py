@@ -3,6 +3,7 @@
 A `Workspaces` opens the store that the environment names, settles commits that were interrupted, and says so.
 """
 
+import json
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -26,11 +27,16 @@ from ringfence.workspace.copying import Progress as Progress
 from ringfence.workspace.copying import no_progress
 from ringfence.workspace.diff import changes
 from ringfence.workspace.patch import Patch, hunks_of, line_counts, patch
+from ringfence.workspace.places import snapshots_directory
 from ringfence.workspace.plan import nothing_held
 from ringfence.workspace.recover import recover
+from ringfence.workspace.shadow import STATE_FILE, ShadowStore
 from ringfence.workspace.shadow import Shadow as Shadow  # front doors see it through us
 from ringfence.workspace.shadow import ShadowKind as ShadowKind
-from ringfence.workspace.shadow import ShadowStore
+from ringfence.workspace.snapshots.comparing import Change as Difference
+from ringfence.workspace.snapshots.manifest import Snapshot as Snapshot
+from ringfence.workspace.snapshots.saving import Progress as SaveProgress
+from ringfence.workspace.snapshots.store import SnapshotStore
 
 
 class Workspaces:
@@ -49,6 +55,7 @@ class Workspaces:
         self._home = home_directory(self._environ)
         self._who = replace(who or Who(), tool=EVENT)
         self._store = ShadowStore(shadows_directory(self._environ, self._home))
+        self._snapshots = SnapshotStore(snapshots_directory(self._environ, self._home))
         self._journal = open_journal(self._environ, self._home)
         self.recovered: tuple[Recovered, ...] = recover(self._store)
         """Commits that were interrupted, and what has just become of them."""
@@ -168,6 +175,52 @@ class Workspaces:
             raise
         entry.close(committed(done, redact))
         return done
+
+    # --- snapshots --------------------------------------------------------------------------------------------------
+
+    def save(self, shadow: Shadow, name: str, *, progress: SaveProgress | None = None) -> Snapshot:
+        """Save a shadow as it is; only what changed since the last time is read.
+
+        Raises:
+            InvalidConfig: the name is taken, or none.
+            PermissionDenied: the shadow is in use.
+        """
+        with self._store.lock(shadow):
+            return self._snapshots.save(shadow.directory, name, overlay=True, progress=progress)
+
+    def snapshots(self) -> tuple[Snapshot, ...]:
+        """The oldest first."""
+        return self._snapshots.list()
+
+    def compare(self, old: str, new: str) -> tuple[Difference, ...]:
+        """What differs between two snapshots, by path in the shadow."""
+        inside = "upper/"
+        found = self._snapshots.diff(old, new)
+        return tuple(replace(one, path=one.path[len(inside) :]) for one in found if one.path.startswith(inside))
+
+    def restore(self, shadow: Shadow, name: str) -> None:
+        """Make a shadow what it was; what was done in it since then is gone.
+
+        Raises:
+            InvalidConfig: there is no such snapshot, or it is one of another shadow.
+            PermissionDenied: the shadow is in use.
+        """
+        if json.loads(self._snapshots.read(name, STATE_FILE)).get("id") != shadow.id:
+            raise InvalidConfig(f"{name!r} is a snapshot of another shadow", hint="fork it instead")
+        with self._store.lock(shadow):
+            self._snapshots.restore(name, shadow.directory, in_place=True)
+
+    def fork(self, name: str, *, shadow_name: str = "") -> Shadow:
+        """A new shadow from a snapshot, beside the one that was saved.
+
+        Raises:
+            InvalidConfig: there is no such snapshot, or it is none of a shadow.
+        """
+        return self._store.adopt(lambda directory: self._snapshots.fork(name, directory), name=shadow_name)
+
+    def forget(self, name: str) -> None:
+        """Delete a snapshot, and what no other one needs."""
+        self._snapshots.delete(name)
 
     def discard(self, shadow: Shadow) -> None:
         """Remove a shadow with all that was done in it.

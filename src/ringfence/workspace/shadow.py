@@ -187,7 +187,7 @@ class ShadowStore:
         rules = compiled(rows)
         protecting(guarded)
         _check_name(name)
-        number = f"{int(time.time()):08x}-{secrets.token_hex(4)}"
+        number = _new_id()
         making = self.directory / f"{_UNFINISHED[0]}{number}"
         try:
             making.mkdir(mode=0o700)
@@ -226,6 +226,33 @@ class ShadowStore:
             self._remove(making)
             raise
         return self.open(number)
+
+    def adopt(self, fill: Callable[[Path], None], *, name: str = "") -> Shadow:
+        """A shadow from the saved directory of another, with an id of its own.
+
+        Args:
+            fill: makes the directory that it is given, as it was saved.
+
+        Raises:
+            InvalidConfig: what was saved is no shadow.
+            PermissionDenied: it cannot be made.
+        """
+        _check_name(name)
+        number = _new_id()
+        making = self.directory / f"{_UNFINISHED[0]}{number}"
+        try:
+            fill(making)
+            with _locked_file(making):
+                fields = read_json(making / STATE_FILE)
+                write_json(making / STATE_FILE, fields | {"id": number, "name": name})
+                os.rename(making, self.directory / number)
+            return self.open(number)
+        except OSError as fault:
+            self._remove(making)
+            raise PermissionDenied(f"cannot make a shadow from what was saved: {fault}") from fault
+        except BaseException:
+            self._remove(making)
+            raise
 
     def list(self) -> tuple[Shadow, ...]:
         """All shadows, the oldest first, without those that `broken` names."""
@@ -344,6 +371,10 @@ class ShadowStore:
             if name.startswith(_UNFINISHED) and self._is_abandoned(name):
                 with suppress(OSError), _locked_file(self.directory / name):  # else another process is still at it
                     remove_tree(self.directory / name)
+
+
+def _new_id() -> str:
+    return f"{int(time.time()):08x}-{secrets.token_hex(4)}"
 
 
 # --- locking ----------------------------------------------------------------------------------------------------------

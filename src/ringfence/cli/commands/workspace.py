@@ -12,11 +12,12 @@ import typer
 from ringfence.cli.choosing import choose_hunks
 from ringfence.cli.exits import Finished
 from ringfence.cli.say import note, visible
-from ringfence.cli.shadows import make_shadow, opened_workspaces, show_changes
+from ringfence.cli.shadows import make_shadow, opened_workspaces, saving, show_changes
 from ringfence.cli.show_changes import MOST_SHOWN, as_refusals
 from ringfence.manager.assemble import Judged
-from ringfence.manager.workspaces import Shadow, ShadowKind, Workspaces
+from ringfence.manager.workspaces import Shadow, ShadowKind, Snapshot, Workspaces
 from ringfence.values.change import Change, Committed, Selection
+from ringfence.values.sizes import show_size
 
 CONFLICT_CODE = 1
 """The host changed the same; nothing was committed."""
@@ -31,6 +32,7 @@ workspace = typer.Typer(
 
 _Which = Annotated[str, typer.Argument(metavar="SHADOW", help="Its id, the beginning of it, or its name.")]
 _Paths = Annotated[list[str] | None, typer.Argument(metavar="[PATH]...", help="Only these, with all below them.")]
+_Saved = Annotated[str, typer.Argument(metavar="SNAPSHOT", help="The name of a snapshot.")]
 _AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
@@ -143,6 +145,60 @@ def discard(
         note(f"shadow {shadow.id} is gone, with {count} changes")
 
 
+@workspace.command()
+def snapshot(which: _Which, name: Annotated[str, typer.Argument(metavar="NAME", help="What to call it.")]) -> None:
+    """Save a shadow as it is, to come back to it or to fork it."""
+    with opened_workspaces() as workspaces, saving() as progress:
+        saved = workspaces.save(workspaces.find(which), name, progress=progress)
+    note(f"snapshot {saved.name}: {saved.files} files, {show_size(saved.new_bytes)} new")
+    for left_out in saved.left_out[:5]:
+        note(f"left out: {left_out}")
+
+
+@workspace.command()
+def snapshots(as_json: _AsJson = False) -> None:
+    """Show what was saved."""
+    with opened_workspaces() as workspaces:
+        found = workspaces.snapshots()
+    if as_json:
+        print(json.dumps([_snapshot_as_json(one) for one in found], indent=2))
+    elif found:
+        _show_snapshots(found)
+    else:
+        print("There are no snapshots.")
+
+
+@workspace.command()
+def compare(old: _Saved, new: _Saved) -> None:
+    """Say what differs between two snapshots."""
+    with opened_workspaces() as workspaces:
+        for difference in workspaces.compare(old, new):
+            print(f"{difference.kind:8} {visible(difference.path)}")
+
+
+@workspace.command()
+def restore(which: _Which, name: _Saved) -> None:
+    """Make a shadow what it was when it was saved."""
+    with opened_workspaces() as workspaces:
+        workspaces.restore(workspaces.find(which), name)
+
+
+@workspace.command()
+def fork(
+    name: _Saved, shadow_name: Annotated[str, typer.Option("--name", metavar="NAME", help="A name for it.")] = ""
+) -> None:
+    """Make a new shadow from a snapshot, and print its id."""
+    with opened_workspaces() as workspaces:
+        print(workspaces.fork(name, shadow_name=shadow_name).id)
+
+
+@workspace.command()
+def forget(name: _Saved) -> None:
+    """Delete a snapshot, and what no other one needs."""
+    with opened_workspaces() as workspaces:
+        workspaces.forget(name)
+
+
 def _below(found: tuple[Change, ...], paths: list[str] | None) -> tuple[Change, ...]:
     if not paths:
         return found
@@ -203,6 +259,24 @@ def _say_committed(done: Committed, shadow: Shadow) -> None:
         note(
             f"{len(done.applied)} changes are in {shadow.lower} now" if done.applied else "there was nothing to commit"
         )
+
+
+def _snapshot_as_json(saved: Snapshot) -> dict[str, Any]:
+    fields = ("name", "parent", "saved_at", "files", "total_bytes", "new_bytes")
+    return {field: getattr(saved, field) for field in fields}
+
+
+def _show_snapshots(found: tuple[Snapshot, ...]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table("name", "saved", "files", "size", "new")
+    for saved in found:
+        when = time.strftime("%Y-%m-%d %H:%M", time.localtime(saved.saved_at))
+        sizes = (show_size(saved.total_bytes), show_size(saved.new_bytes))
+        table.add_row(Text(visible(saved.name)), when, str(saved.files), *sizes)
+    Console().print(table)
 
 
 def _show_list(found: list[tuple[Shadow, int]]) -> None:

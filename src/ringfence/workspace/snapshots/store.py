@@ -191,6 +191,23 @@ class SnapshotStore:
             objects = Objects(self._directory)
             return changes(objects, self._manifest(old).root, self._manifest(new).root)
 
+    def read(self, name: str, file: str) -> bytes:
+        """One file at the top of a snapshot.
+
+        Raises:
+            InvalidConfig: there is no such snapshot, or no such file in it.
+            Internal: an object is missing or damaged.
+        """
+        with self._translating(), self._locked(fcntl.LOCK_SH):
+            objects = Objects(self._directory)
+            node = decode(objects.get(self._manifest(name).root.digest)).get(os.fsencode(file))
+            if not isinstance(node, FileNode):
+                raise InvalidConfig(f"the snapshot {name!r} has no file {file!r}", hint="is it one of another kind?")
+            data = bytearray(node.size)
+            for piece in node.pieces:
+                data[piece.offset : piece.offset + piece.length] = objects.get(piece.digest)
+            return bytes(data)
+
     def verify(self, name: str | None = None) -> dict[str, str]:
         """Read every object of a snapshot, or of all of them; what is wrong, by the snapshot's name. Empty is good."""
         faults: dict[str, str] = {}
