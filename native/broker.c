@@ -9,7 +9,7 @@
  * it is one), opening with O_PATH (what reads comes here again), and starting a program (a script is opened by its interpreter).
  *
  * The guardian is not in the box's process namespace, so /proc is shown to it with care: a process's own files and what everybody
- * may see of the others. Nothing below /proc is opened for writing but a process's own name and memory.
+ * may see of the others. Nothing below /proc is opened for writing: Landlock, which the guardian is not under, allows none of it.
  *
  * What this does not protect against: modes, owners and times of a blacklisted file, which go on; a blacklisted program that
  * a race of two threads starts, though not its reading; what the command read before the host gave it a blacklisted name.
@@ -450,14 +450,20 @@ static int shows_ours(const char *path) {
     return !strncmp(path, "/proc/sys/net/", 14) || !strncmp(path, "/proc/sysvipc/", 14);
 }
 
-static int proc_allows(struct caller *c, const char *path, int writes) {
-    static const char *const own[] = {"comm", "mem", "oom_score_adj", "coredump_filter", "timerslack_ns", NULL};
-    static const char *const seen[] = {"stat", "statm", "status", "cmdline", "comm", "cgroup", "oom_score", "oom_score_adj", "loginuid", "sessionid", NULL};
-    if (strncmp(path, "/proc/", 6)) return 1;
-    const char *last = strrchr(path, '/') + 1;
-    if (!isdigit((unsigned char)path[6])) return !writes && !shows_ours(path);
-    if (belongs_to_another(c, path)) return !writes && is_one_of(last, seen);
-    return !writes || is_one_of(last, own);
+/* Descriptors travel over sockets: one may lead to a process of the same number in another box. */
+static int is_of_another_box(struct caller *c, const struct spot *s) {
+    struct stat top;
+    int root = root_of(c->pid);
+    return root < 0 || fstatat(root, "proc", &top, 0) || top.st_dev != s->info.st_dev;
+}
+
+static int proc_allows(struct caller *c, const struct spot *s, int writes) {
+    static const char *const seen[] = {"stat", "statm", "status", "cmdline", "comm", "cgroup", "limits", "oom_score", "oom_score_adj", "loginuid", "sessionid", NULL};
+    if (strncmp(s->path, "/proc/", 6)) return 1;
+    if (writes) return 0;
+    if (!isdigit((unsigned char)s->path[6])) return !shows_ours(s->path);
+    if (is_of_another_box(c, s)) return 0;
+    return !belongs_to_another(c, s->path) || is_one_of(strrchr(s->path, '/') + 1, seen);
 }
 
 /* --- opening ----------------------------------------------------------------------------------------------------------- */
@@ -542,7 +548,7 @@ static int open_for(const struct notification *n, struct caller *c, int dirfd, c
         if (flags & O_CREAT && flags & O_EXCL && !temporary) error = EEXIST;
         else if (flags & O_CREAT && S_ISDIR(s.info.st_mode) && !temporary) error = EISDIR;
         else if (S_ISLNK(s.info.st_mode) && !(flags & O_PATH)) error = ELOOP;
-        else if (!proc_allows(c, s.path, changes)) error = EACCES;
+        else if (!proc_allows(c, &s, changes)) error = EACCES;
     }
     if (!error && flags & O_CREAT && text[strlen(text) - 1] == '/') error = EISDIR;
     if (!error && !is_asked(n->id)) error = EINTR;
@@ -630,7 +636,7 @@ static int on_truncate(const struct notification *n) {
     error = find(&c, HERE, text, 1, &s);
     if (!error && s.object < 0) error = s.error;
     if (!error && !S_ISREG(s.info.st_mode)) error = S_ISDIR(s.info.st_mode) ? EISDIR : EINVAL;
-    if (!error && !proc_allows(&c, s.path, 1)) error = EACCES;
+    if (!error && !proc_allows(&c, &s, 1)) error = EACCES;
     if (!error && n->data.args[1] > size_limit(c.pid)) error = EFBIG;
     if (error) {
         answer(n->id, error);

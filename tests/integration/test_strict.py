@@ -435,13 +435,70 @@ def test_readers_that_were_killed_leave_nobody_waiting(place: Place) -> None:
     assert result.stdout == "through\n"
 
 
-@pytest.mark.parametrize("file", ["/proc/1/environ", "/proc/1/maps", "/proc/1/mem", "/proc/sys/kernel/core_pattern"])
+@pytest.mark.parametrize(
+    "file", ["/proc/1/environ", "/proc/1/maps", "/proc/1/mem", "/proc/sys/kernel/core_pattern", "/proc/self/mem"]
+)
 def test_what_the_kernel_shows_is_no_more_than_without(place: Place, file: str) -> None:
-    strict = place.run(f"head -c 1 {file} | wc -c; echo x > {file}", strict=True)
-    usual = place.run(f"head -c 1 {file} | wc -c; echo x > {file}")
+    strict = place.run(f"head -c 1 {file} | wc -c; : > {file}", strict=True)
+    usual = place.run(f"head -c 1 {file} | wc -c; : > {file}")
 
     assert strict.stdout == usual.stdout
     assert not strict.ok and not usual.ok
+
+
+_RECEIVE = textwrap.dedent(
+    """
+    import os, socket
+    listening = socket.socket(socket.AF_UNIX)
+    listening.bind("meet")
+    listening.listen()
+    [fd] = socket.recv_fds(listening.accept()[0], 1, 1)[1]
+    while (child := os.fork()) != int(os.readlink(f"/proc/self/fd/{fd}").split("/")[2]) and child:
+        os.waitpid(child, 0)
+    if not child and os.getpid() == int(os.readlink(f"/proc/self/fd/{fd}").split("/")[2]):
+        try:
+            print(open(f"/proc/self/fd/{fd}", "rb").read())
+        except OSError as fault:
+            print(fault)
+    if child:
+        os.waitpid(child, 0)
+    """
+)
+_GIVE = textwrap.dedent(
+    """
+    import os, socket, time
+    while not os.path.exists("meet"):
+        time.sleep(0.01)
+    for _ in range(40):  # a number that the other box has still to come to
+        if child := os.fork():
+            os.waitpid(child, 0)
+        else:
+            os._exit(0)
+    if not (child := os.fork()):
+        time.sleep(5)
+        os._exit(0)
+    with socket.socket(socket.AF_UNIX) as meeting:
+        meeting.connect("meet")
+        socket.send_fds(meeting, [b"x"], [os.open(f"/proc/{child}/environ", os.O_PATH)])
+    os.waitpid(child, 0)
+    """
+)
+
+
+def test_a_process_of_another_box_is_not_taken_for_one_s_own(place: Place) -> None:
+    (place.workspace / "receive.py").write_text(_RECEIVE)
+    (place.workspace / "give.py").write_text(_GIVE)
+
+    async def work(box: Sandbox) -> Result:
+        async with place.box(env={"MARK": SECRET}) as other:
+            giving = asyncio.create_task(other.shell(f"{PYTHON} give.py", timeout=20))
+            result = await box.shell(f"{PYTHON} receive.py", timeout=20)
+            await giving
+            return result
+
+    result = place.in_box(work, strict=True)
+
+    assert "Permission denied" in result.stdout and SECRET not in result.stdout
 
 
 def test_the_host_s_shared_memory_is_not_listed(place: Place) -> None:
