@@ -291,11 +291,38 @@ static int found(int root, struct spot *s) {
     return 0;
 }
 
+/* The number after a word that a line of a file begins with: the wanted one, or the first if any will do; -1 if there is none. */
+static long number_in(const char *file, const char *begin, long wanted) {
+    FILE *lines = fopen(file, "re");
+    char *line = NULL;
+    size_t room = 0;
+    long got = -1;
+    while (lines && got < 0 && getline(&line, &room, lines) >= 0) {
+        if (strncmp(line, begin, strlen(begin))) continue;
+        long number = strtol(line + strlen(begin), NULL, 10);
+        if (wanted < 0 || number == wanted) got = number;
+    }
+    free(line);
+    if (lines) fclose(lines);
+    return got;
+}
+
+/* Descriptors travel over sockets. What lies in a mount of another box, which may be gone by now, has a path that says nothing to the rules
+ * of this one. */
+static int is_foreign(struct caller *c, int object) {
+    char name[64];
+    snprintf(name, sizeof name, "/proc/self/fdinfo/%d", object);
+    long mount = number_in(name, "mnt_id:", -1);
+    snprintf(name, sizeof name, "/proc/%d/mountinfo", c->pid);
+    return mount < 0 || number_in(name, "", mount) < 0;
+}
+
 static int find_descriptor(struct caller *c, int number, struct spot *s) {
     char name[64];
     snprintf(name, sizeof name, "/proc/%d/fd/%d", c->pid, number);
     s->object = open(name, O_PATH | O_CLOEXEC);
-    return s->object < 0 ? errno : found(root_of(c->pid), s);
+    int error = s->object < 0 ? errno : found(root_of(c->pid), s);
+    return !error && *s->path == '/' && is_foreign(c, s->object) ? EACCES : error;
 }
 
 /* /dev/tty is another terminal for everybody: the caller's own, on one of the box's. */

@@ -501,6 +501,51 @@ def test_a_process_of_another_box_is_not_taken_for_one_s_own(place: Place) -> No
     assert "Permission denied" in result.stdout and SECRET not in result.stdout
 
 
+_HOLD_AND_GIVE = textwrap.dedent(
+    """
+    import os, socket, time
+    while not os.path.exists("meet"):
+        time.sleep(0.01)
+    with socket.socket(socket.AF_UNIX) as meeting:
+        meeting.connect("meet")
+        socket.send_fds(meeting, [b"x"], [os.open(f"/dev/fd/{os.open('.', 0)}/later", os.O_PATH)])
+    """
+)
+_RECEIVE_AND_OPEN = textwrap.dedent(
+    """
+    import os, socket, time
+    listening = socket.socket(socket.AF_UNIX)
+    listening.bind("meet")
+    listening.listen()
+    [fd] = socket.recv_fds(listening.accept()[0], 1, 1)[1]
+    while not os.path.exists("alone"):
+        time.sleep(0.01)
+    try:
+        print(open(f"/proc/self/fd/{fd}").read())
+    except OSError as fault:
+        print(fault)
+    """
+)
+
+
+def test_a_file_that_another_box_held_stays_closed_when_that_box_is_gone(place: Place) -> None:
+    (place.workspace / "receive.py").write_text(_RECEIVE_AND_OPEN)
+    (place.workspace / "give.py").write_text(_HOLD_AND_GIVE)
+    deny = [f"{place.workspace}/later"]
+
+    async def work(box: Sandbox) -> Result:
+        async with place.box(strict=True, deny=deny) as other:
+            (place.workspace / "later").write_text(SECRET)
+            receiving = asyncio.create_task(box.shell(f"{PYTHON} receive.py", timeout=20))
+            await other.shell(f"{PYTHON} give.py", timeout=20)
+        (place.workspace / "alone").touch()
+        return await receiving
+
+    result = place.in_box(work, strict=True, deny=deny)
+
+    assert "Permission denied" in result.stdout
+
+
 def test_the_host_s_shared_memory_is_not_listed(place: Place) -> None:
     made = place.host("ipcmk -M 4096").stdout.split()[-1]
     try:
