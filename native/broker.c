@@ -116,6 +116,7 @@ static int by_inode(const void *one, const void *two) {
 void broker_ready(void) {
     if (denied_count) qsort(denied, denied_count, sizeof *denied, by_inode);
     look_at_capabilities();
+    signal(SIGXFSZ, SIG_IGN); /* a file that is too large for our own limit must not end us */
 }
 
 static const char *denied_as(const struct stat *info) {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import re
+import resource
 import shutil
 import stat
 import subprocess
@@ -419,6 +420,18 @@ def test_a_limit_on_the_size_of_files_holds_for_truncate(place: Place) -> None:
 
     assert "File too large" in truncated(1 << 30).stderr and (place.workspace / "a").stat().st_size == 0
     assert truncated(1 << 20).ok and (place.workspace / "a").stat().st_size == 1 << 20
+
+
+def test_a_file_too_large_for_the_guardian_does_not_end_it(place: Place) -> None:
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    truncate = f"""{PYTHON} -c "import os; open('a', 'w'); os.truncate('a', 30_000_000)" """
+    try:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (20_000_000, limits[1]))
+        result = place.run(f"{truncate}; echo on", strict=True)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+
+    assert result.stdout == "on\n" and "File too large" in result.stderr
 
 
 def test_a_fifo_that_nobody_writes_keeps_only_its_reader_waiting(place: Place) -> None:
