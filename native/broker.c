@@ -161,8 +161,9 @@ static long own_number(const char *status, const char *key, int base) {
 
 /* Fills in what is known of a caller; takes longer than most of what is done for it, so only where it is needed. */
 static int look_at(struct caller *c) {
-    char name[64], status[4096];
-    if (c->own) return 0;
+    static char status[64 * 1024]; /* a line of it names all groups */
+    char name[64];
+    if (c->own > 0) return 0;
     snprintf(name, sizeof name, "/proc/%d/status", c->pid);
     int fd = open(name, O_RDONLY | O_CLOEXEC);
     ssize_t n = fd < 0 ? -1 : read(fd, status, sizeof status - 1);

@@ -378,19 +378,17 @@ def test_a_file_that_the_owner_may_not_read_stays_closed(place: Place) -> None:
     assert SECRET not in place.run("cat locked", strict=True).stdout
 
 
-_WITH_CAPABILITIES = """
-import os, sys
+_RUN = """
+import sys
 import ringfence
-result = ringfence.run("cat locked", workspace=sys.argv[1], strict=True)
+result = ringfence.run(sys.argv[2], workspace=sys.argv[1], strict=True)
 print(result.exit_code, result.stdout)
 """
+only_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give somebody a capability or a group")
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give somebody a capability")
-def test_a_capability_of_the_caller_s_opens_nothing_for_the_box() -> None:
-    """As services have them: an ordinary user who may read everything."""
-    allowed = "+dac_override,+dac_read_search"
-    who = ("--reuid=61299", "--regid=61299", "--clear-groups", f"--inh-caps={allowed}", f"--ambient-caps={allowed}")
+def run_as_somebody(command: str, *who: str) -> str:
+    """The exit code and output of a command in a strict box of an ordinary user, in a workspace with a locked file."""
     with tempfile.TemporaryDirectory(dir="/var/tmp") as home:
         locked = Path(home, "project", "locked")
         locked.parent.mkdir()
@@ -398,17 +396,31 @@ def test_a_capability_of_the_caller_s_opens_nothing_for_the_box() -> None:
         locked.chmod(0)
         for path in (home, locked.parent, locked):
             os.chown(path, 61299, 61299)
-
         result = subprocess.run(
-            ["setpriv", *who, sys.executable, "-c", _WITH_CAPABILITIES, locked.parent],
+            ["setpriv", "--reuid=61299", "--regid=61299", *who, sys.executable, "-c", _RUN, locked.parent, command],
             env={"PATH": "/usr/bin:/bin", "HOME": home, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
             capture_output=True,
             text=True,
             timeout=60,
             check=False,
         )
+    return result.stdout.strip() or result.stderr
 
-    assert result.stdout.split() == ["1"], result.stderr
+
+@only_root
+def test_a_capability_of_the_caller_s_opens_nothing_for_the_box() -> None:
+    """As services have them: an ordinary user who may read everything."""
+    allowed = "+dac_override,+dac_read_search"
+    who = ("--clear-groups", f"--inh-caps={allowed}", f"--ambient-caps={allowed}")
+
+    assert run_as_somebody("cat locked", *who) == "1"
+
+
+@only_root
+def test_a_caller_of_many_groups_can_make_files() -> None:
+    groups = ",".join(map(str, range(70_000, 70_900)))
+
+    assert run_as_somebody("echo made > a; cat a", f"--groups={groups}") == "0 made"
 
 
 def test_a_limit_on_the_size_of_files_holds_for_truncate(place: Place) -> None:
