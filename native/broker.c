@@ -11,8 +11,9 @@
  * The guardian is not in the box's process namespace, so /proc is shown to it with care: a process's own files and what everybody
  * may see of the others. Nothing below /proc is opened for writing: Landlock, which the guardian is not under, allows none of it.
  *
- * What this does not protect against: modes, owners and times of a blacklisted file, which go on; a blacklisted program that
- * a race of two threads starts, though not its reading; what the command read before the host gave it a blacklisted name.
+ * What this does not protect against: modes, owners and times of a blacklisted file, which go on; a blacklisted program that a race of two
+ * threads or a script's first line starts; what the command read before the host gave it a blacklisted name; names that
+ * differ in the size of letters, where the file system does not care.
  */
 #include "supervise.h"
 
