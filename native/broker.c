@@ -9,10 +9,11 @@
  * it is one), opening with O_PATH (what reads comes here again), and starting a program (a script is opened by its interpreter).
  *
  * The guardian is not in the box's process namespace, so /proc is shown to it with care: a process's own files and what everybody
- * may see of the others. Nothing below /proc is opened for writing but a process's own name and memory.
+ * may see of the others. Nothing below /proc is opened for writing: Landlock, which the guardian is not under, allows none of it.
  *
- * What this does not protect against: modes, owners and times of a blacklisted file, which go on; a blacklisted program that
- * a race of two threads starts, though not its reading; what the command read before the host gave it a blacklisted name.
+ * What this does not protect against: modes, owners and times of a blacklisted file, which go on; a blacklisted program that a race of two
+ * threads or a script's first line starts; what the command read before the host gave it a blacklisted name; names that
+ * differ in the size of letters, where the file system does not care.
  */
 #include "supervise.h"
 
@@ -116,6 +117,7 @@ static int by_inode(const void *one, const void *two) {
 void broker_ready(void) {
     if (denied_count) qsort(denied, denied_count, sizeof *denied, by_inode);
     look_at_capabilities();
+    signal(SIGXFSZ, SIG_IGN); /* a file that is too large for our own limit must not end us */
 }
 
 static const char *denied_as(const struct stat *info) {
@@ -160,8 +162,9 @@ static long own_number(const char *status, const char *key, int base) {
 
 /* Fills in what is known of a caller; takes longer than most of what is done for it, so only where it is needed. */
 static int look_at(struct caller *c) {
-    char name[64], status[4096];
-    if (c->own) return 0;
+    static char status[64 * 1024]; /* a line of it names all groups */
+    char name[64];
+    if (c->own > 0) return 0;
     snprintf(name, sizeof name, "/proc/%d/status", c->pid);
     int fd = open(name, O_RDONLY | O_CLOEXEC);
     ssize_t n = fd < 0 ? -1 : read(fd, status, sizeof status - 1);
@@ -291,11 +294,38 @@ static int found(int root, struct spot *s) {
     return 0;
 }
 
+/* The number after a word that a line of a file begins with: the wanted one, or the first if any will do; -1 if there is none. */
+static long number_in(const char *file, const char *begin, long wanted) {
+    FILE *lines = fopen(file, "re");
+    char *line = NULL;
+    size_t room = 0;
+    long got = -1;
+    while (lines && got < 0 && getline(&line, &room, lines) >= 0) {
+        if (strncmp(line, begin, strlen(begin))) continue;
+        long number = strtol(line + strlen(begin), NULL, 10);
+        if (wanted < 0 || number == wanted) got = number;
+    }
+    free(line);
+    if (lines) fclose(lines);
+    return got;
+}
+
+/* Descriptors travel over sockets. What lies in a mount of another box, which may be gone by now, has a path that says nothing to the rules
+ * of this one. */
+static int is_foreign(struct caller *c, int object) {
+    char name[64];
+    snprintf(name, sizeof name, "/proc/self/fdinfo/%d", object);
+    long mount = number_in(name, "mnt_id:", -1);
+    snprintf(name, sizeof name, "/proc/%d/mountinfo", c->pid);
+    return mount < 0 || number_in(name, "", mount) < 0;
+}
+
 static int find_descriptor(struct caller *c, int number, struct spot *s) {
     char name[64];
     snprintf(name, sizeof name, "/proc/%d/fd/%d", c->pid, number);
     s->object = open(name, O_PATH | O_CLOEXEC);
-    return s->object < 0 ? errno : found(root_of(c->pid), s);
+    int error = s->object < 0 ? errno : found(root_of(c->pid), s);
+    return !error && *s->path == '/' && is_foreign(c, s->object) ? EACCES : error;
 }
 
 /* /dev/tty is another terminal for everybody: the caller's own, on one of the box's. */
@@ -450,14 +480,20 @@ static int shows_ours(const char *path) {
     return !strncmp(path, "/proc/sys/net/", 14) || !strncmp(path, "/proc/sysvipc/", 14);
 }
 
-static int proc_allows(struct caller *c, const char *path, int writes) {
-    static const char *const own[] = {"comm", "mem", "oom_score_adj", "coredump_filter", "timerslack_ns", NULL};
-    static const char *const seen[] = {"stat", "statm", "status", "cmdline", "comm", "cgroup", "oom_score", "oom_score_adj", "loginuid", "sessionid", NULL};
-    if (strncmp(path, "/proc/", 6)) return 1;
-    const char *last = strrchr(path, '/') + 1;
-    if (!isdigit((unsigned char)path[6])) return !writes && !shows_ours(path);
-    if (belongs_to_another(c, path)) return !writes && is_one_of(last, seen);
-    return !writes || is_one_of(last, own);
+/* Descriptors travel over sockets: one may lead to a process of the same number in another box. */
+static int is_of_another_box(struct caller *c, const struct spot *s) {
+    struct stat top;
+    int root = root_of(c->pid);
+    return root < 0 || fstatat(root, "proc", &top, 0) || top.st_dev != s->info.st_dev;
+}
+
+static int proc_allows(struct caller *c, const struct spot *s, int writes) {
+    static const char *const seen[] = {"stat", "statm", "status", "cmdline", "comm", "cgroup", "limits", "oom_score", "oom_score_adj", "loginuid", "sessionid", NULL};
+    if (strncmp(s->path, "/proc/", 6)) return 1;
+    if (writes) return 0;
+    if (!isdigit((unsigned char)s->path[6])) return !shows_ours(s->path);
+    if (is_of_another_box(c, s)) return 0;
+    return !belongs_to_another(c, s->path) || is_one_of(strrchr(s->path, '/') + 1, seen);
 }
 
 /* --- opening ----------------------------------------------------------------------------------------------------------- */
@@ -542,7 +578,7 @@ static int open_for(const struct notification *n, struct caller *c, int dirfd, c
         if (flags & O_CREAT && flags & O_EXCL && !temporary) error = EEXIST;
         else if (flags & O_CREAT && S_ISDIR(s.info.st_mode) && !temporary) error = EISDIR;
         else if (S_ISLNK(s.info.st_mode) && !(flags & O_PATH)) error = ELOOP;
-        else if (!proc_allows(c, s.path, changes)) error = EACCES;
+        else if (!proc_allows(c, &s, changes)) error = EACCES;
     }
     if (!error && flags & O_CREAT && text[strlen(text) - 1] == '/') error = EISDIR;
     if (!error && !is_asked(n->id)) error = EINTR;
@@ -630,7 +666,7 @@ static int on_truncate(const struct notification *n) {
     error = find(&c, HERE, text, 1, &s);
     if (!error && s.object < 0) error = s.error;
     if (!error && !S_ISREG(s.info.st_mode)) error = S_ISDIR(s.info.st_mode) ? EISDIR : EINVAL;
-    if (!error && !proc_allows(&c, s.path, 1)) error = EACCES;
+    if (!error && !proc_allows(&c, &s, 1)) error = EACCES;
     if (!error && n->data.args[1] > size_limit(c.pid)) error = EFBIG;
     if (error) {
         answer(n->id, error);

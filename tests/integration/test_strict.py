@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import re
+import resource
 import shutil
 import stat
 import subprocess
@@ -377,19 +378,17 @@ def test_a_file_that_the_owner_may_not_read_stays_closed(place: Place) -> None:
     assert SECRET not in place.run("cat locked", strict=True).stdout
 
 
-_WITH_CAPABILITIES = """
-import os, sys
+_RUN = """
+import sys
 import ringfence
-result = ringfence.run("cat locked", workspace=sys.argv[1], strict=True)
+result = ringfence.run(sys.argv[2], workspace=sys.argv[1], strict=True)
 print(result.exit_code, result.stdout)
 """
+only_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give somebody a capability or a group")
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give somebody a capability")
-def test_a_capability_of_the_caller_s_opens_nothing_for_the_box() -> None:
-    """As services have them: an ordinary user who may read everything."""
-    allowed = "+dac_override,+dac_read_search"
-    who = ("--reuid=61299", "--regid=61299", "--clear-groups", f"--inh-caps={allowed}", f"--ambient-caps={allowed}")
+def run_as_somebody(command: str, *who: str) -> str:
+    """The exit code and output of a command in a strict box of an ordinary user, in a workspace with a locked file."""
     with tempfile.TemporaryDirectory(dir="/var/tmp") as home:
         locked = Path(home, "project", "locked")
         locked.parent.mkdir()
@@ -397,17 +396,31 @@ def test_a_capability_of_the_caller_s_opens_nothing_for_the_box() -> None:
         locked.chmod(0)
         for path in (home, locked.parent, locked):
             os.chown(path, 61299, 61299)
-
         result = subprocess.run(
-            ["setpriv", *who, sys.executable, "-c", _WITH_CAPABILITIES, locked.parent],
+            ["setpriv", "--reuid=61299", "--regid=61299", *who, sys.executable, "-c", _RUN, locked.parent, command],
             env={"PATH": "/usr/bin:/bin", "HOME": home, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
             capture_output=True,
             text=True,
             timeout=60,
             check=False,
         )
+    return result.stdout.strip() or result.stderr
 
-    assert result.stdout.split() == ["1"], result.stderr
+
+@only_root
+def test_a_capability_of_the_caller_s_opens_nothing_for_the_box() -> None:
+    """As services have them: an ordinary user who may read everything."""
+    allowed = "+dac_override,+dac_read_search"
+    who = ("--clear-groups", f"--inh-caps={allowed}", f"--ambient-caps={allowed}")
+
+    assert run_as_somebody("cat locked", *who) == "1"
+
+
+@only_root
+def test_a_caller_of_many_groups_can_make_files() -> None:
+    groups = ",".join(map(str, range(70_000, 70_900)))
+
+    assert run_as_somebody("echo made > a; cat a", f"--groups={groups}") == "0 made"
 
 
 def test_a_limit_on_the_size_of_files_holds_for_truncate(place: Place) -> None:
@@ -419,6 +432,18 @@ def test_a_limit_on_the_size_of_files_holds_for_truncate(place: Place) -> None:
 
     assert "File too large" in truncated(1 << 30).stderr and (place.workspace / "a").stat().st_size == 0
     assert truncated(1 << 20).ok and (place.workspace / "a").stat().st_size == 1 << 20
+
+
+def test_a_file_too_large_for_the_guardian_does_not_end_it(place: Place) -> None:
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    truncate = f"""{PYTHON} -c "import os; open('a', 'w'); os.truncate('a', 30_000_000)" """
+    try:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (20_000_000, limits[1]))
+        result = place.run(f"{truncate}; echo on", strict=True)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+
+    assert result.stdout == "on\n" and "File too large" in result.stderr
 
 
 def test_a_fifo_that_nobody_writes_keeps_only_its_reader_waiting(place: Place) -> None:
@@ -435,13 +460,115 @@ def test_readers_that_were_killed_leave_nobody_waiting(place: Place) -> None:
     assert result.stdout == "through\n"
 
 
-@pytest.mark.parametrize("file", ["/proc/1/environ", "/proc/1/maps", "/proc/1/mem", "/proc/sys/kernel/core_pattern"])
+@pytest.mark.parametrize(
+    "file", ["/proc/1/environ", "/proc/1/maps", "/proc/1/mem", "/proc/sys/kernel/core_pattern", "/proc/self/mem"]
+)
 def test_what_the_kernel_shows_is_no_more_than_without(place: Place, file: str) -> None:
-    strict = place.run(f"head -c 1 {file} | wc -c; echo x > {file}", strict=True)
-    usual = place.run(f"head -c 1 {file} | wc -c; echo x > {file}")
+    strict = place.run(f"head -c 1 {file} | wc -c; : > {file}", strict=True)
+    usual = place.run(f"head -c 1 {file} | wc -c; : > {file}")
 
     assert strict.stdout == usual.stdout
     assert not strict.ok and not usual.ok
+
+
+_RECEIVE = textwrap.dedent(
+    """
+    import os, socket
+    listening = socket.socket(socket.AF_UNIX)
+    listening.bind("meet")
+    listening.listen()
+    [fd] = socket.recv_fds(listening.accept()[0], 1, 1)[1]
+    while (child := os.fork()) != int(os.readlink(f"/proc/self/fd/{fd}").split("/")[2]) and child:
+        os.waitpid(child, 0)
+    if not child and os.getpid() == int(os.readlink(f"/proc/self/fd/{fd}").split("/")[2]):
+        try:
+            print(open(f"/proc/self/fd/{fd}", "rb").read())
+        except OSError as fault:
+            print(fault)
+    if child:
+        os.waitpid(child, 0)
+    """
+)
+_GIVE = textwrap.dedent(
+    """
+    import os, socket, time
+    while not os.path.exists("meet"):
+        time.sleep(0.01)
+    for _ in range(40):  # a number that the other box has still to come to
+        if child := os.fork():
+            os.waitpid(child, 0)
+        else:
+            os._exit(0)
+    if not (child := os.fork()):
+        time.sleep(5)
+        os._exit(0)
+    with socket.socket(socket.AF_UNIX) as meeting:
+        meeting.connect("meet")
+        socket.send_fds(meeting, [b"x"], [os.open(f"/proc/{child}/environ", os.O_PATH)])
+    os.waitpid(child, 0)
+    """
+)
+
+
+def test_a_process_of_another_box_is_not_taken_for_one_s_own(place: Place) -> None:
+    (place.workspace / "receive.py").write_text(_RECEIVE)
+    (place.workspace / "give.py").write_text(_GIVE)
+
+    async def work(box: Sandbox) -> Result:
+        async with place.box(env={"MARK": SECRET}) as other:
+            giving = asyncio.create_task(other.shell(f"{PYTHON} give.py", timeout=20))
+            result = await box.shell(f"{PYTHON} receive.py", timeout=20)
+            await giving
+            return result
+
+    result = place.in_box(work, strict=True)
+
+    assert "Permission denied" in result.stdout and SECRET not in result.stdout
+
+
+_HOLD_AND_GIVE = textwrap.dedent(
+    """
+    import os, socket, time
+    while not os.path.exists("meet"):
+        time.sleep(0.01)
+    with socket.socket(socket.AF_UNIX) as meeting:
+        meeting.connect("meet")
+        socket.send_fds(meeting, [b"x"], [os.open(f"/dev/fd/{os.open('.', 0)}/later", os.O_PATH)])
+    """
+)
+_RECEIVE_AND_OPEN = textwrap.dedent(
+    """
+    import os, socket, time
+    listening = socket.socket(socket.AF_UNIX)
+    listening.bind("meet")
+    listening.listen()
+    [fd] = socket.recv_fds(listening.accept()[0], 1, 1)[1]
+    while not os.path.exists("alone"):
+        time.sleep(0.01)
+    try:
+        print(open(f"/proc/self/fd/{fd}").read())
+    except OSError as fault:
+        print(fault)
+    """
+)
+
+
+def test_a_file_that_another_box_held_stays_closed_when_that_box_is_gone(place: Place) -> None:
+    (place.workspace / "receive.py").write_text(_RECEIVE_AND_OPEN)
+    (place.workspace / "give.py").write_text(_HOLD_AND_GIVE)
+    deny = [f"{place.workspace}/later"]
+
+    async def work(box: Sandbox) -> Result:
+        async with place.box(strict=True, deny=deny) as other:
+            (place.workspace / "later").write_text(SECRET)
+            receiving = asyncio.create_task(box.shell(f"{PYTHON} receive.py", timeout=20))
+            await other.shell(f"{PYTHON} give.py", timeout=20)
+        (place.workspace / "alone").touch()
+        return await receiving
+
+    result = place.in_box(work, strict=True, deny=deny)
+
+    assert "Permission denied" in result.stdout
 
 
 def test_the_host_s_shared_memory_is_not_listed(place: Place) -> None:

@@ -151,8 +151,8 @@ def _denied_words(grant: Grant) -> Iterator[str]:
     denied = compiled(grant.denied)
     for path in denied.literals:
         yield from ("cover", path)
-    for name in sorted(denied.names):
-        yield from ("name", name)
+    for name in sorted(denied.names):  # C takes a name with a star for a glob
+        yield from ("name", _UNSURE.sub("*", name) if "*" in name else name)
     for row in denied.globs:
         last = row.rstrip("/").rpartition("/")[2]
         if set(last) <= {"*"}:
