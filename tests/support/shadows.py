@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import os
 import pickle
-import shutil
 import stat
 import tempfile
 import traceback
@@ -17,6 +16,7 @@ from typing import TypeVar
 
 from ringfence.workspace.mounted import takes_attributes
 from ringfence.workspace.shadow import Shadow
+from ringfence.workspace.tree import remove_tree
 from tests.support.users import User
 
 T = TypeVar("T")
@@ -40,9 +40,7 @@ def a_place(user: User) -> Iterator[Path]:
     try:
         yield place
     finally:
-        for directory, _, _ in os.walk(place):
-            os.chmod(directory, 0o700)
-        shutil.rmtree(place)
+        remove_tree(place)
 
 
 @cache
