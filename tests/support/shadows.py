@@ -119,6 +119,13 @@ def mount(shadow: Shadow, point: Path) -> None:
     _mount("overlay", str(point), "overlay", 0, options)
 
 
+def mount_memory(point: Path, size: str) -> None:
+    """Mount a small file system in a mount namespace of this process's own; needs root."""
+    _call("unshare", ctypes.c_int(_CLONE_NEWNS))
+    _mount("none", "/", None, _MS_REC | _MS_PRIVATE, None)
+    _mount("tmpfs", str(point), "tmpfs", 0, f"size={size},mode=755")
+
+
 def look(top: str | os.PathLike[str] = ".") -> Look:
     """Everything below a directory."""
     found: Look = {}
