@@ -22,7 +22,7 @@ from ringfence.workspace.journal import HostWasFaster, Journal, Phase, Steps
 from ringfence.workspace.patch import hunks_of, patch
 from ringfence.workspace.recover import recover
 from ringfence.workspace.shadow import Shadow, ShadowKind, ShadowStore
-from tests.support.shadows import a_place, inside, look
+from tests.support.shadows import a_place, as_user, inside, look, mount_memory
 from tests.support.users import me
 
 pytestmark = pytest.mark.req("D7")
@@ -562,3 +562,73 @@ def test_a_journal_whose_staging_is_gone_is_stuck_and_says_so(bench: Bench) -> N
     assert one.kind.value == "stuck" and staging in one.left[0]
     shutil.move(bench.project.parent / "elsewhere", bench.project / staging)
     assert recover(bench.store)[0].kind.value in ("finished", "undone")
+
+
+# --- file systems -----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def plain_renames(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file system that can neither swap two names nor refuse to replace one."""
+    monkeypatch.setattr("ringfence.workspace.calls._rename", lambda *_: False)
+
+
+@pytest.mark.usefixtures("plain_renames")
+def test_where_names_cannot_be_swapped_a_commit_is_the_same(bench: Bench) -> None:
+    bench.inside(everything)
+
+    assert commit(bench.shadow, allow_protected=True).is_done
+
+    assert (bench.project / "run.sh").read_bytes() == b"changed\n"
+    assert (bench.project / ".git").read_bytes() == b"a file\n"
+    assert (bench.project / "link to secret").is_dir() and not (bench.project / "link to secret").is_symlink()
+    assert bench.paths() == ["vault"]
+
+
+@pytest.mark.usefixtures("plain_renames")
+def test_where_names_cannot_be_swapped_a_commit_that_dies_is_undone_all_the_same(bench: Bench) -> None:
+    bench.inside(everything)
+    old = look(bench.project)
+    number = 0
+    while dies_at(bench.shadow, number, "undo"):
+        number += 1
+        assert recover(bench.store)[0].kind.value == "undone"
+        assert look(bench.project) == old
+    assert number > 10
+
+
+@pytest.mark.root
+def test_a_full_disk_is_met_before_anything_is_touched(bench: Bench) -> None:
+    def scenario() -> None:
+        small = bench.project.parent / "small"
+        small.mkdir()
+        mount_memory(small, "256k")
+        (small / "a").write_bytes(b"host")
+        shadow = bench.store.new(small, kind=bench.shadow.kind)
+        (shadow.upper / "a").write_bytes(b"agent")
+        (shadow.upper / "large").write_bytes(os.urandom(512 * 1024))
+        before = look(small)
+
+        with pytest.raises(PermissionDenied, match=r"as it was.*No space"):
+            commit(shadow)
+        assert look(small) == before
+        assert recover(bench.store) == ()
+        assert [change.path for change in commit(shadow, select=Selection(paths=("a",))).applied] == ["a"]
+
+    as_user(me(), scenario)
+
+
+@pytest.mark.root
+def test_nothing_is_committed_to_what_is_mounted_in_the_project(bench: Bench) -> None:
+    bench.inside(write("src/deep/new", b"x"))
+    bench.inside(write("plain", b"x"))
+
+    def scenario() -> None:
+        mount_memory(bench.project / "src/deep", "256k")
+        done = commit(bench.shadow)
+
+        assert "plain" in {change.path for change in done.applied}
+        assert {refusal.rule for refusal in done.refused} == {"one file system"}
+        assert os.listdir(bench.project / "src/deep") == []
+
+    as_user(me(), scenario)

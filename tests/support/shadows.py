@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import os
 import pickle
-import shutil
 import stat
 import tempfile
 import traceback
@@ -17,6 +16,7 @@ from typing import TypeVar
 
 from ringfence.workspace.mounted import takes_attributes
 from ringfence.workspace.shadow import Shadow
+from ringfence.workspace.tree import remove_tree
 from tests.support.users import User
 
 T = TypeVar("T")
@@ -40,9 +40,7 @@ def a_place(user: User) -> Iterator[Path]:
     try:
         yield place
     finally:
-        for directory, _, _ in os.walk(place):
-            os.chmod(directory, 0o700)
-        shutil.rmtree(place)
+        remove_tree(place)
 
 
 @cache
@@ -119,6 +117,13 @@ def mount(shadow: Shadow, point: Path) -> None:
     _mount("none", "/", None, _MS_REC | _MS_PRIVATE, None)
     options = f"userxattr,lowerdir={shadow.lower},upperdir={shadow.upper},workdir={shadow.work}"
     _mount("overlay", str(point), "overlay", 0, options)
+
+
+def mount_memory(point: Path, size: str) -> None:
+    """Mount a small file system in a mount namespace of this process's own; needs root."""
+    _call("unshare", ctypes.c_int(_CLONE_NEWNS))
+    _mount("none", "/", None, _MS_REC | _MS_PRIVATE, None)
+    _mount("tmpfs", str(point), "tmpfs", 0, f"size={size},mode=755")
 
 
 def look(top: str | os.PathLike[str] = ".") -> Look:
