@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import shutil
 import socket
 import stat
 import subprocess
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -156,6 +158,28 @@ def test_the_host_s_files_are_not_there_and_the_workspace_is_under_both_its_name
     said = bench.run(f"cat {secret} 2>/dev/null; cat {bench.workspace}/file /workspace/file; ls {tmp_path}").stdout
 
     assert said == "mine\nmine\nwork\n"
+
+
+@pytest.mark.root
+def test_a_workspace_in_root_s_home_is_reached_and_the_rest_of_that_home_is_not_there() -> None:
+    settings = docker.settings()
+    home = Path(tempfile.mkdtemp(prefix="ringfence-test-", dir="/root"))
+    try:
+        workspace, data = home / "deep" / "work", home / "deep" / "data"
+        workspace.mkdir(parents=True)
+        data.write_text("read me\n")
+        (home / "secret").write_text("hunter2")
+
+        look = f"pwd; cat {data}; echo x > file; ls -A /root {home} {home}/deep; echo x > /root/x"
+        said = Bench(workspace, settings).run(look, readable=(data,))
+
+        assert said.stdout.split() == [
+            *(str(workspace), "read", "me", "/root:", home.name, f"{home}:", "deep"),
+            *(f"{home}/deep:", "data", "work"),
+        ]
+        assert (workspace / "file").read_text() == "x\n" and sorted(os.listdir(home / "deep")) == ["data", "work"]
+    finally:
+        shutil.rmtree(home)
 
 
 def test_what_is_granted_for_reading_can_be_read_and_not_written(bench: Bench, tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ which containers share with the host.
 """
 
 import asyncio
+import errno
 import os
 import socket
 import struct
@@ -34,7 +35,7 @@ from ringfence.engines.docker import stage, verify
 from ringfence.engines.docker.container import HOME, Plan, container_config
 from ringfence.engines.docker.daemon import About, Daemon, Image
 from ringfence.engines.docker.janitor import BOX_LABEL, MANAGER_LABEL, is_orphan, own_name
-from ringfence.engines.docker.mounts import check_place, closed_parents, plan
+from ringfence.engines.docker.mounts import check_place, plan
 from ringfence.engines.docker.programs import ASK, ImagePrograms
 from ringfence.engines.docker.settings import DockerSettings
 from ringfence.engines.docker.surroundings import DockerSurroundings
@@ -172,9 +173,9 @@ class DockerEngine:
         except (Internal, TimeoutError) as fault:
             await box.close()
             why = fault.message if isinstance(fault, Internal) else f"it was not ready after {_READY_SECONDS:g} s"
-            raise InitializationFailed(
-                f"the box in the container did not come up: {why}", hint="run `ringfence doctor`"
-            ) from fault
+            closed = "a directory of the image on the way there is closed to others; grant another place"
+            hint = closed if os.strerror(errno.EACCES) in why else "run `ringfence doctor`"
+            raise InitializationFailed(f"the box in the container did not come up: {why}", hint=hint) from fault
         except BaseException:
             await box.close()
             raise
@@ -216,7 +217,6 @@ class DockerEngine:
                 uid=view.uid,
                 gid=view.gid,
                 mounts=mounts,
-                opened=closed_parents(view),
                 seccomp=confinement.profile,
                 limits=grant.limits,
                 labels=((MANAGER_LABEL, own_name()), (BOX_LABEL, box_id)),
