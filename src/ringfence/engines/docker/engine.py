@@ -19,9 +19,10 @@ import os
 import socket
 import struct
 import tempfile
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -96,13 +97,12 @@ class DockerEngine:
                 hint="use the native engine, or a daemon on a kernel with memory and pids control groups",
             )
         image = await daemon.image(self._settings.image)
-        programs = await self._programs(daemon, about, image)
-        if grant.python is not None and not programs.reaches(grant.python):
-            raise InitializationFailed(
-                f"the image {self._settings.image!r} has no {grant.python}",
-                hint=f"leave `python` out for {programs.python or 'none: the image has no Python'}",
-            )
-        return await self._open(daemon, about, image, grant, programs)
+        programs = _known.get((self._settings.url, image.id))
+        if programs is None:
+            return await self._open_first(daemon, about, image, grant)
+        self._check_python(grant, programs)
+        box, _ = await self._open(daemon, about, image, grant, programs)
+        return box
 
     async def _meet(self, daemon: Daemon) -> About:
         """What kind of daemon it is; the first time, what dead managers left there is removed."""
@@ -114,40 +114,69 @@ class DockerEngine:
                         await daemon.remove(container)
         return self._about
 
-    async def _programs(self, daemon: Daemon, about: About, image: Image) -> ImagePrograms:
-        """What is in the image; the first time, a container is asked."""
-        key = (self._settings.url, image.id)
-        async with self._first:
-            if key not in _known:
-                _known[key] = await self._ask(daemon, about, image)
-        return _known[key]
+    async def _open_first(self, daemon: Daemon, about: About, image: Image, grant: Grant) -> HelperBox:
+        """A box of an image that nobody knows yet: it is asked what is in it, before it is handed out."""
+        box, setting = await self._open(daemon, about, image, grant, ImagePrograms(()))
+        try:
+            programs = await self._ask(box)
+            if programs is None:  # the grant's limits are too tight for the question
+                programs = await self._ask_apart(daemon, about, image)
+            _known[self._settings.url, image.id] = programs
+            self._check_python(grant, programs)
+            box.settle(setting(programs))
+        except BaseException:
+            await box.close()
+            raise
+        return box
 
-    async def _ask(self, daemon: Daemon, about: About, image: Image) -> ImagePrograms:
-        said: list[bytes] = []
-
-        def listen(stream: Stream, piece: bytes) -> None:
-            if stream is Stream.STDOUT and sum(map(len, said)) < _LISTING_MAX:
-                said.append(piece)
-
+    async def _ask_apart(self, daemon: Daemon, about: About, image: Image) -> ImagePrograms:
         with tempfile.TemporaryDirectory(prefix="ringfence-docker-ask-") as empty:
             grant = Grant(workspace=Path(os.path.realpath(empty)), limits=Limits(wall_seconds=_ASK_SECONDS))
-            box = await self._open(daemon, about, image, grant, ImagePrograms(()))
+            box, _ = await self._open(daemon, about, image, grant, ImagePrograms(()))
             try:
-                await box.run(Request(argv=ASK, overflow=Overflow.KEEP_ENDS, on_output=listen))
-            except SpawnFailed as fault:
-                raise InitializationFailed(
-                    f"the image {self._settings.image!r} has no shell at /bin/sh ({fault.message})",
-                    hint="run `ringfence image build`, or name an image with one in RINGFENCE_DOCKER_IMAGE",
-                ) from fault
-            except Internal as fault:
-                raise InitializationFailed(f"the image cannot be looked into: {fault.message}") from fault
+                programs = await self._ask(box)
             finally:
                 await box.close()
-        return ImagePrograms.parse(b"".join(said))
+        if programs is None:
+            raise InitializationFailed(
+                f"the image {self._settings.image!r} does not list its programs", hint="does its /bin/sh work?"
+            )
+        return programs
+
+    async def _ask(self, box: HelperBox) -> ImagePrograms | None:
+        """What PATH reaches in there; None if the question was not answered to its end.
+
+        Raises:
+            InitializationFailed: there is no shell to ask, or the container has gone.
+        """
+        said = bytearray()
+
+        def listen(stream: Stream, piece: bytes) -> None:
+            if stream is Stream.STDOUT and len(said) < _LISTING_MAX:
+                said.extend(piece)
+
+        try:
+            done = await box.run(Request(argv=ASK, overflow=Overflow.KEEP_ENDS, on_output=listen))
+        except SpawnFailed as fault:
+            raise InitializationFailed(
+                f"the image {self._settings.image!r} has no shell at /bin/sh ({fault.message})",
+                hint="run `ringfence image build`, or name an image with one in RINGFENCE_DOCKER_IMAGE",
+            ) from fault
+        except Internal as fault:
+            raise InitializationFailed(f"the image cannot be looked into: {fault.message}", hint="try again") from fault
+        return ImagePrograms.parse(bytes(said)) if done.ok else None
+
+    def _check_python(self, grant: Grant, programs: ImagePrograms) -> None:
+        if grant.python is not None and not programs.reaches(grant.python):
+            raise InitializationFailed(
+                f"the image {self._settings.image!r} has no {grant.python}",
+                hint=f"leave `python` out for {programs.python or 'none: the image has no Python'}",
+            )
 
     async def _open(
         self, daemon: Daemon, about: About, image: Image, grant: Grant, programs: ImagePrograms
-    ) -> HelperBox:
+    ) -> tuple[HelperBox, Callable[[ImagePrograms], Setting]]:
+        """A box, and how its setting follows from the programs of its image."""
         stage.check_helper()
         for path in (*grant.writable_roots, *grant.readable):
             check_place(os.fspath(path))
@@ -166,7 +195,8 @@ class DockerEngine:
             notes.append("this kernel does not count swap: a box may use more than its memory limit of it")
         wall = Wall(self.name, guarantees_of(about), (f"Docker, {holder.name}",), tuple(notes))
         audit = SandboxAudit(self.name, ("docker", "run", "--network=none", "--read-only", "--cap-drop=ALL", image.id))
-        box = HelperBox(made.around, grant, holder, wall, audit, _setting(grant, prepared, image, programs))
+        setting = partial(_setting, grant, prepared, image)
+        box = HelperBox(made.around, grant, holder, wall, audit, setting(programs))
         try:
             async with asyncio.timeout(_READY_SECONDS):
                 await box.wait_ready()
@@ -179,7 +209,7 @@ class DockerEngine:
         except BaseException:
             await box.close()
             raise
-        return box
+        return box, setting
 
     async def _make(
         self, daemon: Daemon, image: Image, grant: Grant, prepared: Prepared, identity: StandIn | None
