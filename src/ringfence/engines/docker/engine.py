@@ -2,7 +2,7 @@
 
     stage       what the host has to have ready, and its guardian           (stage)
     container   as hard as the daemon can make it                           (container, mounts)
-    connection  our helper is its first process, and connects to us         (native/ringfence-box.c)
+    connection  our helper is its first process, and connects to us         (connecting, native/ringfence-box.c)
     proof       the kernel says that it is confined as ordered              (verify)
     box         the same as any other: sessions, interpreters, terminals    (engines/boxes)
 
@@ -16,11 +16,9 @@ which containers share with the host.
 import asyncio
 import errno
 import os
-import socket
-import struct
 import tempfile
-from collections.abc import Awaitable, Callable, Mapping
-from contextlib import AsyncExitStack, suppress
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -33,6 +31,7 @@ from ringfence.engines.boxes.identity import stand_in
 from ringfence.engines.boxes.standby import Setting
 from ringfence.engines.boxes.waiting import wait_through_cancel
 from ringfence.engines.docker import stage, verify
+from ringfence.engines.docker.connecting import accept, peer
 from ringfence.engines.docker.container import HOME, Plan, container_config
 from ringfence.engines.docker.daemon import About, Daemon, Image
 from ringfence.engines.docker.janitor import BOX_LABEL, MANAGER_LABEL, is_orphan, own_name
@@ -49,11 +48,9 @@ from ringfence.values.limits import Limits
 from ringfence.values.outcome import SandboxAudit
 from ringfence.values.request import Overflow, Request, Stream
 
-_CONNECT_SECONDS = 20.0
 _READY_SECONDS = 20.0
 _ASK_SECONDS = 30.0
 _LISTING_MAX = 16 * 1024 * 1024
-_PEER = struct.Struct("=iII")
 _ALWAYS = frozenset(Guarantee) - {Guarantee.OWN_KERNEL, Guarantee.MEMORY_BOUNDED, Guarantee.PROCESSES_BOUNDED}
 _UNEXPLAINED = "refusals by the kernel are not explained: nobody looks at single calls in a container"
 
@@ -256,12 +253,12 @@ class DockerEngine:
         undo.push_async_callback(daemon.remove, name)
         container = await _to_the_end(daemon.create(config, name))
         await daemon.start(container)
-        control = await _accept(daemon, container, staged.listener)
+        control = await accept(daemon, container, staged.listener)
         undo.callback(control.close)
-        first_pid = _peer(control, view.uid, container)
+        first_pid = peer(control, view.uid, container)
         first_process = os.pidfd_open(first_pid)
         undo.callback(os.close, first_process)
-        self._prove(first_pid, wanted, tuple(config["HostConfig"]["Tmpfs"]), view.uid, view.gid)
+        verify.prove(first_pid, wanted, tuple(config["HostConfig"]["Tmpfs"]), view.uid, view.gid)
         staged.close_door()
         staged.entrust(first_process)
         around = DockerSurroundings(
@@ -278,21 +275,6 @@ class DockerEngine:
             owner=None if identity is None else (identity.uid, identity.gid),
         )
         return _Made(around, first_pid)
-
-    def _prove(
-        self, pid: int, wanted: Mapping[str, tuple[str, str, bool]], memory: tuple[str, ...], uid: int, gid: int
-    ) -> None:
-        try:
-            status = Path(f"/proc/{pid}/status").read_text()
-            table = Path(f"/proc/{pid}/mountinfo").read_text(errors="surrogateescape")
-        except OSError as fault:
-            raise InitializationFailed(
-                f"the container's first process cannot be looked at ({fault.strerror})",
-                hint="the daemon has to run on this machine, in a pid namespace that we can see",
-            ) from fault
-        verify.check_process(status, uid, gid)
-        verify.check_mounts(verify.parse_mountinfo(table), wanted, memory)
-        verify.check_namespaces(pid)
 
 
 def guarantees_of(about: About) -> frozenset[Guarantee]:
@@ -313,52 +295,6 @@ async def _to_the_end(work: Awaitable[_T]) -> _T:
         task.exception()  # looked at: whoever cancelled does not want to know
         raise asyncio.CancelledError
     return task.result()
-
-
-async def _accept(daemon: Daemon, container: str, listener: socket.socket) -> socket.socket:
-    """The first connection, or why there will be none.
-
-    Raises:
-        InitializationFailed: the container has ended, or nobody connects.
-    """
-    loop = asyncio.get_running_loop()
-    connecting = asyncio.ensure_future(loop.sock_accept(listener))
-    ending = asyncio.ensure_future(daemon.wait_ended(container))
-    try:
-        await asyncio.wait((connecting, ending), timeout=_CONNECT_SECONDS, return_when=asyncio.FIRST_COMPLETED)
-        if connecting.done():
-            control, _ = connecting.result()
-            control.setblocking(False)
-            control.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
-            return control
-        why = ending.result() if ending.done() else f"nobody connected within {_CONNECT_SECONDS:g} s"
-        raise InitializationFailed(
-            f"our helper did not come up in the container: {why}",
-            hint="the daemon has to run on this machine, with an image for its kind of processor",
-        )
-    finally:
-        for task in (connecting, ending):
-            task.cancel()
-        await asyncio.wait((connecting, ending))
-
-
-def _peer(control: socket.socket, uid: int, container: str) -> int:
-    """The process at the other end, by the kernel's word.
-
-    Raises:
-        InitializationFailed: it is not of our container.
-    """
-    pid: int
-    pid, peer_uid, _ = _PEER.unpack(control.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size))
-    groups = ""
-    with suppress(OSError):
-        groups = Path(f"/proc/{pid}/cgroup").read_text()
-    if pid <= 0 or peer_uid != uid or not verify.belongs_to(groups, container):
-        raise InitializationFailed(
-            "somebody else than the container's first process connected to its control socket",
-            hint="the daemon has to run on this machine, in a pid namespace that we can see",
-        )
-    return pid
 
 
 def _setting(grant: Grant, prepared: Prepared, image: Image, programs: ImagePrograms) -> Setting:
