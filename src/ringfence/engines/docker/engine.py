@@ -51,7 +51,21 @@ from ringfence.values.request import Overflow, Request, Stream
 _READY_SECONDS = 20.0
 _ASK_SECONDS = 30.0
 _LISTING_MAX = 16 * 1024 * 1024
-_ALWAYS = frozenset(Guarantee) - {Guarantee.OWN_KERNEL, Guarantee.MEMORY_BOUNDED, Guarantee.PROCESSES_BOUNDED}
+_ALWAYS = frozenset(
+    {
+        Guarantee.HOST_FILES_HIDDEN,
+        Guarantee.HOST_NAMES_HIDDEN,
+        Guarantee.WRITES_CONFINED,
+        Guarantee.PROTECTED_PATHS,
+        Guarantee.NETWORK_OFF,
+        Guarantee.OWN_LOOPBACK,
+        Guarantee.HOST_PROCESSES_HIDDEN,
+        Guarantee.KERNEL_SURFACE_REDUCED,
+        Guarantee.NEVER_ROOT,
+        Guarantee.TREE_DIES,
+    }
+)
+"""Named one by one: what is promised elsewhere tomorrow is not held here by itself."""
 _UNEXPLAINED = "refusals by the kernel are not explained: nobody looks at single calls in a container"
 
 _T = TypeVar("_T")
@@ -93,6 +107,7 @@ class DockerEngine:
                 f"Docker does not give what is required: {', '.join(sorted(lacking))}",
                 hint="use the native engine, or a daemon on a kernel with memory and pids control groups",
             )
+        _check_grant(grant)
         image = await daemon.image(self._settings.image)
         programs = _known.get((self._settings.url, image.id))
         if programs is None:
@@ -275,6 +290,23 @@ class DockerEngine:
             owner=None if identity is None else (identity.uid, identity.gid),
         )
         return _Made(around, first_pid)
+
+
+def _check_grant(grant: Grant) -> None:
+    """Refuse what is asked of a box and would not be held in a container.
+
+    Raises:
+        InitializationFailed: says what.
+    """
+    if grant.strict:
+        raise InitializationFailed(
+            "the grant is strict, and nobody looks at single calls in a container", hint="use the native engine"
+        )
+    if grant.shadow is not None:
+        raise InitializationFailed(
+            "a shadow cannot stand in for the workspace in a container: changes would go into the workspace itself",
+            hint="use the native engine, or give the container a copy of the workspace",
+        )
 
 
 def guarantees_of(about: About) -> frozenset[Guarantee]:
