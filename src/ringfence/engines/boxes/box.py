@@ -130,6 +130,11 @@ class HelperBox:
             finally:
                 os.close(listener)
 
+    def settle(self, setting: Setting) -> None:
+        """Use this setting from now on: an engine may have to look into a box before it knows what is in it."""
+        self._setting = setting
+        self._spawner = Spawner(self._control, setting, self._around.owner)
+
     async def warm(self) -> None:
         """Start a shell and an interpreter ahead of time; returns when they wait.
 

@@ -68,6 +68,8 @@ class Sources:
     hidden_directory: str
     texts: tuple[tuple[str, str], ...]
     """(name below /etc, file)"""
+    homes: dict[str, str] = field(default_factory=dict)
+    """What is put over homes of the image, so that what is granted in them can be reached."""
     roots: dict[str, str] = field(default_factory=dict)
     """Where a writable root is mounted from, if not from its own place."""
 
@@ -80,6 +82,7 @@ def plan(view: View, sources: Sources) -> tuple[Mount, ...]:
     """
     mounts = [Mount(sources.helper, HELPER), Mount(sources.control, CONTROL)]
     mounts += [Mount(file, f"/etc/{name}") for name, file in sources.texts]
+    mounts += [Mount(directory, home) for home, directory in sources.homes.items()]
     mounts += [Mount(path, path) for path in view.readable]
     mounts += [_hide(path, path, sources) for path in view.hidden]
     for index, root in enumerate(view.writable):
@@ -110,7 +113,10 @@ def check_place(path: str) -> None:
 
 
 def closed_parents(view: View) -> tuple[str, ...]:
-    """Homes that images keep closed to others, and that something granted lies in: an open one is put over each."""
+    """Homes that images keep closed to others, and that something granted lies in: an open one is put over each.
+
+    Not one in memory: runc gives that the mode of what it covers.
+    """
     homes: dict[str, None] = {}
     for path in (*view.writable, *view.readable):
         parts = path.split("/")

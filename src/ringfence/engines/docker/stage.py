@@ -18,11 +18,11 @@ import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, suppress
 
-from ringfence.confinement.base import Prepared, StandIn
+from ringfence.confinement.base import Prepared, StandIn, View
 from ringfence.engines.boxes import helper
 from ringfence.engines.boxes.protocol import Kind, pack_header
 from ringfence.engines.boxes.waiting import wait_child, wait_readable
-from ringfence.engines.docker.mounts import Sources
+from ringfence.engines.docker.mounts import Sources, closed_parents
 from ringfence.errors import InitializationFailed
 
 _BUILD_SECONDS = 10.0
@@ -139,6 +139,8 @@ class _Made:
 
     def file(self, name: str, text: str, mode: int = 0o444) -> str:
         path = f"{self.directory}/{name}"
+        if path in self._paths:
+            return path
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         with open(descriptor, "w", encoding="utf-8") as file:
             file.write(text)
@@ -155,6 +157,8 @@ class _Made:
 
     def dir(self, name: str, mode: int = 0o700) -> str:
         path = f"{self.directory}/{name}"
+        if path in self._paths:
+            return path
         os.mkdir(path)
         os.chmod(path, mode)
         self._paths.append(path)
@@ -181,14 +185,30 @@ def _sources(made: _Made, prepared: Prepared, stand_in: StandIn | None) -> Sourc
         for index, root in enumerate(view.writable):
             name = f"root-{index}"
             roots[root] = made.dir(name) if os.path.isdir(root) else made.file(name, "")
+    homes = {home: _open_home(made, f"home-{index}", home, view) for index, home in enumerate(closed_parents(view))}
     return Sources(
         helper=helper.path(),
         control=made.later("control"),
         hidden_file=made.dead_socket("hidden"),
         hidden_directory=made.dir("hidden.d", 0),
         texts=tuple((name, made.file(name, text)) for name, text in view.texts),
+        homes=homes,
         roots=roots,
     )
+
+
+def _open_home(made: _Made, name: str, home: str, view: View) -> str:
+    """A directory to put over a home, with places in it for what is granted there: in a read-only one the engine could
+    not make them."""
+    top = made.dir(name, 0o755)
+    for path in (*view.readable, *view.writable):
+        if path.startswith(f"{home}/"):
+            *above, last = path.removeprefix(f"{home}/").split("/")
+            for index in range(len(above)):
+                made.dir(f"{name}/{'/'.join(above[: index + 1])}", 0o755)
+            place = "/".join((name, *above, last))
+            made.dir(place, 0o755) if os.path.isdir(path) else made.file(place, "")
+    return top
 
 
 def _listen(path: str, stand_in: StandIn | None) -> socket.socket:

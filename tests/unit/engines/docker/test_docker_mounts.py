@@ -139,3 +139,5 @@ def test_any_other_place_can_be_shown(place: str) -> None:
 def test_homes_that_images_keep_closed_are_opened_where_something_lies_in_them() -> None:
     assert closed_parents(a_view("/root/work", readable=("/home/me/data/x",))) == ("/root", "/home/me")
     assert closed_parents(a_view("/srv/work", "/home/agent/work")) == ()
+    sources = Sources("/b", "/c", "/h", "/d", (), homes={"/root": "/stage/home-0"})
+    assert by_target(a_view("/root/work"), sources)["/root"] == Mount("/stage/home-0", "/root")
