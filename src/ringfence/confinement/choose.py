@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Iterable
+from typing import Any
 
 from ringfence.confinement.base import Confiner, Prepared, View
 from ringfence.errors import InitializationFailed
@@ -51,6 +52,13 @@ def notification_rules(grant: Grant, view: View) -> tuple[str, ...]:
     from ringfence.confinement.linux.notify import rules
 
     return rules(grant, view)
+
+
+def container_filter() -> dict[str, Any]:
+    """The system-call filter as container engines take it, as plain data for JSON."""
+    from ringfence.confinement.linux.seccomp_json import docker_profile
+
+    return docker_profile()
 
 
 def facts() -> tuple[tuple[str, bool, str, str], ...]:

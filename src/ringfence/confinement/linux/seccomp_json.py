@@ -12,14 +12,8 @@ twice: runc would read such a pair as "one or the other".
 No architecture is named beside the machine's own, so that libseccomp kills 32-bit and x32 calls, as the native filter
 does. Kubernetes ignores `archMap`, with the same outcome: without a list only the machine's own architecture passes.
 
-The list that the requirement's document gives was an allow-list, and today's programs do not start under it. It lacks
-what glibc 2.36 and the languages call at start or soon after: `rseq`, `prlimit64`, `getdents64`, `statx`, `pread64`,
-`execveat`, `clone3` and its fallback's companions, `rt_sigreturn`, `accept4`, `gettid`, `sched_getaffinity`,
-`timerfd_create`, `faccessat2`, `close_range`, `copy_file_range`, `inotify_init1`, `landlock_*`. A list of refusals does
-not age in that way.
-
-What this does not protect against: what the native filter does not (see `seccomp`); and calls that the libseccomp of the
-container engine does not know by name. runc skips those without a word: with Debian 12's version that is everything in
+What this does not protect against: what the native filter does not (see `seccomp`); and calls that the container
+engine's libseccomp does not know by name. runc skips those without a word; with Debian 12's libseccomp these are
 `NEWER_THAN_LIBSECCOMP`. Where they matter, the box's first process applies the native filter as well.
 """
 
@@ -91,9 +85,7 @@ def _comparisons(condition: Condition) -> list[dict[str, Any]]:
             blocks = _blocks_without(frozenset(values))
         case _:
             assert_never(condition)
-    return [
-        {"index": argument, "value": mask, "valueTwo": value, "op": "SCMP_CMP_MASKED_EQ"} for mask, value in blocks
-    ]
+    return [{"index": argument, "value": mask, "valueTwo": value, "op": "SCMP_CMP_MASKED_EQ"} for mask, value in blocks]
 
 
 def _lowest_set_bits(mask: int) -> Iterator[tuple[int, int]]:
