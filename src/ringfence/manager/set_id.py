@@ -67,7 +67,7 @@ def set_id_programs(archive: Readable) -> tuple[str, ...]:
 
 def _order(manifest: bytes) -> list[str]:
     (image,) = json.loads(manifest)
-    return [str(name) for name in image["Layers"]]
+    return [str(name) for name in image["Layers"] or ()]  # null: made from nothing
 
 
 def _beside(link: tarfile.TarInfo) -> str:
