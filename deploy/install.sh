@@ -74,7 +74,8 @@ set_times() {
     find / -xdev \( -path /proc -o -path /sys -o -path /dev \) -prune -o -newer /tmp/started \
         -exec touch --no-dereference --date "@$SOURCE_DATE_EPOCH" {} +
     rm -f /tmp/started /tmp/certificates
-    touch --date "@$SOURCE_DATE_EPOCH" /tmp
+    # The directory of this script was made by COPY, before the start.
+    touch --date "@$SOURCE_DATE_EPOCH" /tmp "${0%/*}"
 }
 
 main

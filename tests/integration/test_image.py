@@ -80,9 +80,9 @@ def test_what_makes_an_image_unfit_is_named(image_of: Callable[[str, str], str])
     assert json.loads(done.stdout)["set_id"] == ["/usr/bin/bad"]  # where Debian's /bin leads
 
 
-@needs_daemon
+@needs_image
 def test_an_image_without_a_shell_can_run_our_helper_and_is_still_unfit(image_of: Callable[[str, str], str]) -> None:
-    name = image_of("ringfence-test/empty", "FROM scratch\nUSER 1000\n")
+    name = image_of("ringfence-test/empty", f"FROM scratch\nCOPY --from={IMAGE} /etc/debian_version /\nUSER 1000\n")
 
     done = ringfence("check", "--json", name)
     checks = {each["claim"]: each["ok"] for each in json.loads(done.stdout)["checks"]}

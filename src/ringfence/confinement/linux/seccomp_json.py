@@ -1,7 +1,7 @@
 """The seccomp filter in the JSON that Docker, Podman and Kubernetes read.
 
 It is made from the same rows as the native filter, so that the two cannot drift apart: `deploy/seccomp.json` is this
-module's output, and a test compares the two. Every rule carries its row's reason in `comment`.
+module's output, as a test sees to. Every rule carries its row's reason in `comment`.
 
 Theory of operation. Docker hands the rules to libseccomp, whose language is poorer than ours. It compares a register
 with one value, under a mask, and all comparisons of a rule have to hold. So a condition becomes the masked comparisons
@@ -20,7 +20,8 @@ engine's libseccomp does not know by name. runc skips those without a word; with
 import itertools
 import json
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any, Final, assert_never
 
 from ringfence.confinement.linux.bpf import AnyBit, Condition, NoneOf, OneOf
@@ -45,23 +46,54 @@ NEWER_THAN_LIBSECCOMP: Final = frozenset(
 )
 """Names of our rows that libseccomp 2.5.4 (Debian 12) does not know."""
 
+NEEDED_OUTSIDE: Final[Mapping[str, str]] = {
+    "unshare": "the launcher makes the namespaces of a box",
+    "clone": "bubblewrap makes them so",
+    "mount": "the launcher builds the file system of a box, in a mount namespace of its own",
+    "umount2": "and takes the old root away",
+    "pivot_root": "and enters the new one",
+    "open_tree": "and takes hold of what is granted before the view changes",
+    "move_mount": "and puts it in its place",
+    "mount_setattr": "and makes it read-only, with everything below it",
+    "sethostname": "bubblewrap gives the box a name of its own",
+    "keyctl": "the launcher joins a fresh session keyring, so that the manager's keys stay out of the box",
+    "process_vm_readv": "the supervisor reads the path that a refused call names",
+}
+"""What whoever builds a box must call, and nobody inside one may."""
+
 
 def docker_profile(profile: Profile = Profile()) -> dict[str, Any]:  # noqa: B008  frozen, so safe to share
     """The profile as Docker's `seccomp=` option takes it, as plain data."""
-    return {
-        "defaultAction": "SCMP_ACT_ALLOW",
-        "archMap": [{"architecture": name, "subArchitectures": []} for name in ARCHITECTURES],
-        "syscalls": [rule for row in refusals(profile) for rule in _rules(row)],
-    }
+    return _document(refusals(profile))
 
 
-def render(profile: Profile = Profile()) -> str:  # noqa: B008  frozen, so safe to share
-    """The same as text: one line for each rule, so that a change of one row shows as such."""
-    document = docker_profile(profile)
+def manager_profile() -> dict[str, Any]:
+    """For the container that a manager runs in, when its boxes are native ones: the same without `NEEDED_OUTSIDE`.
+
+    What this container may do, its boxes may not: each has the native filter on top of this one.
+    """
+    rows = (
+        replace(row, calls=tuple(call for call in row.calls if call not in NEEDED_OUTSIDE))
+        for row in refusals(Profile())
+    )
+    return _document(row for row in rows if row.calls)
+
+
+def render(document: dict[str, Any]) -> str:
+    """A profile as text: one line for each rule, so that a change of one row shows as such."""
+    document = dict(document)
     rules = document.pop("syscalls")
     head = json.dumps(document, indent=2).removesuffix("\n}")
     lines = ",\n".join(f"    {json.dumps(rule)}" for rule in rules)
     return f'{head},\n  "syscalls": [\n{lines}\n  ]\n}}\n'
+
+
+def _document(rows: Iterable[Refusal]) -> dict[str, Any]:
+    return {
+        "defaultAction": "SCMP_ACT_ALLOW",
+        "archMap": [{"architecture": name, "subArchitectures": []} for name in ARCHITECTURES],
+        "syscalls": [rule for row in rows for rule in _rules(row)],
+    }
 
 
 def _rules(row: Refusal) -> Iterator[dict[str, Any]]:
@@ -106,4 +138,4 @@ def _blocks_without(values: frozenset[int], free_bits: int = _WORD_BITS, start: 
 
 
 if __name__ == "__main__":
-    sys.stdout.write(render())
+    sys.stdout.write(render(manager_profile() if sys.argv[1:] == ["manager"] else docker_profile()))
