@@ -27,6 +27,7 @@ enum kind {                             /* manager to box */
     ATTACH = 32,
     ANSWER = 33,
     FORGET = 34,
+    ENTRUST = 35,
     /* guardian to manager */
     ASKED = 48,
     TOUCHED = 49,

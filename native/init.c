@@ -136,7 +136,8 @@ static void set_limit(int resource, rlim_t value) {
 }
 
 /* Words: umask N | rlimit RESOURCE VALUE | cpu SECONDS | landlock SIZE FS NET SCOPED | beneath ACCESS PATH | restrict |
- * apart ACCESS | reaper | filter | notify; the last two take a descriptor each, in their order. Returns the listener of `notify`. */
+ * apart ACCESS | reaper | complain | filter | notify; the last three take a descriptor each, in their order. Returns the listener
+ * of `notify`. */
 static int configure(struct words w, const int *fds, int count_fds) {
     int rules = -1, used = 0, listener = -1;
     while (more(&w)) {
@@ -172,6 +173,9 @@ static int configure(struct words w, const int *fds, int count_fds) {
             if (domain < 0) die("landlock");
             close(made);
             add_rule(domain, r.fs, "/");
+        } else if (!strcmp(verb, "complain")) {
+            /* A container's stderr goes to its engine: until we are ready, faults are told to the manager instead. */
+            if (used >= count_fds || dup2(fds[used++], 2) < 0) die_because("nobody listens to complaints");
         } else if (!strcmp(verb, "filter")) {
             if (used >= count_fds) die_because("no filter came with the configuration");
             apply_filter(fds[used++]);
@@ -484,7 +488,6 @@ static int serve(void) {
 
 noreturn void init(int fd) {
     if (prctl(PR_SET_DUMPABLE, 0)) die("undumpable");
-    if (prctl(PR_SET_PDEATHSIG, SIGKILL)) die("parent-death signal");
     for (int i = 1; i < 32; i++) signal(i, SIG_DFL); /* what the caller ignores is not the command's business */
     /* Only the control socket comes along. It moves out of the way of the descriptors that commands are given. */
     control = fcntl(fd, F_DUPFD_CLOEXEC, KEPT_FD);

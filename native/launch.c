@@ -37,6 +37,9 @@
 #ifndef SYS_pidfd_open
 #define SYS_pidfd_open 434
 #endif
+#ifndef SYS_pidfd_send_signal
+#define SYS_pidfd_send_signal 424
+#endif
 #ifndef SYS_open_tree
 #define SYS_open_tree 428
 #endif
@@ -320,6 +323,8 @@ static void enter(uid_t uid, gid_t gid, uid_t inside_uid, gid_t inside_gid) {
  *   become UID GID                leave uid 0 for good
  *   enter UID GID UID GID         for the wall without bubblewrap: our ids, and what they look like inside
  *   exec ARGV...
+ *   attach NUMBER PATH            for a container engine: put a writable copy at PATH of the host, from where it is mounted
+ *   built                         the wall is the container engine's business; the guardian stays
  */
 noreturn static void prepare(struct words w) {
     static int trees[STAGES_MAX];
@@ -384,6 +389,14 @@ noreturn static void prepare(struct words w) {
             unsigned n[4];
             for (int i = 0; i < 4; i++) n[i] = (unsigned)number(&w);
             enter(n[0], n[1], n[2], n[3]);
+        } else if (!strcmp(verb, "attach")) {
+            uint64_t which = number(&w);
+            const char *path = word(&w);
+            if (which >= count) die_because("a plan attaches what it did not take");
+            set_attributes(trees[which], ATTR_NOSUID | ATTR_NODEV, -1, path);
+            if (syscall(SYS_move_mount, trees[which], "", AT_FDCWD, path, MOVE_FROM_EMPTY_PATH)) die(path);
+        } else if (!strcmp(verb, "built")) {
+            _exit(0);
         } else if (!strcmp(verb, "exec")) {
             static char *argv[64], *none[] = {NULL};
             size_t n = 0;
@@ -438,6 +451,8 @@ static void remove_below(int top, char *below) {
  *   lock FD                 a directory that boxes share: what follows is removed by the last of them only
  *   placeholder BELOW       remove it, wherever the directory of the last lock is by then
  *   cgroup PATH
+ *   detach PATH             unmount what was attached there; done as soon as the box stands
+ *   remove PATH             a file or an empty directory of ours
  */
 struct duty {
     const char *verb, *path;
@@ -450,15 +465,23 @@ static int next_duty(struct words *w, struct duty *d) {
     if (!strcmp(d->verb, "wall")) return 0;
     if (!strcmp(d->verb, "lifeline") || !strcmp(d->verb, "lock")) d->fd = (int)number(w);
     else if (!strcmp(d->verb, "placeholder")) d->below = word(w);
-    else if (!strcmp(d->verb, "cgroup")) d->path = word(w);
+    else if (!strcmp(d->verb, "cgroup") || !strcmp(d->verb, "detach") || !strcmp(d->verb, "remove")) d->path = word(w);
     else die_because("a plan holds an unknown duty");
     return 1;
+}
+
+static void detach_all(struct words w) {
+    struct duty d;
+    while (next_duty(&w, &d))
+        if (!strcmp(d.verb, "detach")) umount2(d.path, MNT_DETACH | UMOUNT_NOFOLLOW);
 }
 
 static void do_duties(struct words w) {
     struct duty d;
     int shared = -1, last = 0;
+    detach_all(w);
     while (next_duty(&w, &d)) {
+        if (!strcmp(d.verb, "remove") && unlink(d.path)) rmdir(d.path);
         if (!strcmp(d.verb, "lock")) shared = d.fd, last = !flock(d.fd, LOCK_EX | LOCK_NB);
         if (!strcmp(d.verb, "placeholder") && last) remove_below(shared, d.below);
         if (!strcmp(d.verb, "cgroup")) remove_cgroup(d.path);
@@ -476,8 +499,20 @@ static void close_inherited(void) {
     closedir(list);
 }
 
-/* What the owner says over the lifeline: whom to supervise and by which rules, and answers to what it was asked. 0 at its end. */
-static int hear(int lifeline) {
+/* The first process of a box in a container, which is no child of ours: the duties wait for its end. */
+static int entrusted = -1;
+
+static void end_entrusted(void) {
+    struct pollfd wait = {.fd = entrusted, .events = POLLIN};
+    if (entrusted < 0) return;
+    /* It goes by itself when its control socket closes. One that its engine has frozen goes when it is thawed: until then it
+     * could still be let loose on what we are about to uncover. */
+    while (poll(&wait, 1, GRACE_MS) <= 0) syscall(SYS_pidfd_send_signal, entrusted, SIGKILL, NULL, 0);
+}
+
+/* What the owner says over the lifeline: whom to supervise and by which rules, answers to what it was asked, and whose end to
+ * wait for. 0 at its end. */
+static int hear(int lifeline, struct words duties) {
     uint32_t head[4];
     char space[CMSG_SPACE(2 * sizeof(int))];
     struct iovec io = {head, sizeof head};
@@ -492,6 +527,9 @@ static int hear(int lifeline) {
         memcpy(fds, CMSG_DATA(c), sizeof fds);
         supervise(fds[0], fds[1], lifeline);
         close(fds[1]);
+    } else if (head[1] == ENTRUST && c && c->cmsg_type == SCM_RIGHTS && c->cmsg_len == CMSG_LEN(sizeof(int)) && entrusted < 0) {
+        memcpy(&entrusted, CMSG_DATA(c), sizeof entrusted);
+        detach_all(duties);
     } else if (head[1] == ANSWER) {
         supervisor_answered(head[2], head[3]);
     } else if (head[1] == FORGET) {
@@ -541,7 +579,7 @@ noreturn void launch(int plan, pid_t owner) {
         int ready = poll(wait, 4, released ? GRACE_MS : -1);
         if (ready < 0 && errno == EINTR) continue;
         if (wait[3].revents && (!(wait[3].revents & POLLIN) || !supervise_one())) wait[3].fd = -1;
-        if (wait[1].revents & POLLIN && hear(lifeline)) {
+        if (wait[1].revents & POLLIN && hear(lifeline, cleanup)) {
             wait[1].revents = 0;
             wait[3].fd = supervised();
             if (!wait[2].revents && !wait[0].revents) continue;
@@ -563,6 +601,7 @@ noreturn void launch(int plan, pid_t owner) {
     /* A killed bubblewrap leaves its PID 1 to us, the subreaper; where there is no pid namespace, all that PID 1 had. */
     do kill_children();
     while (waitpid(-1, NULL, 0) > 0 || errno == EINTR);
+    end_entrusted();
 
     do_duties(cleanup);
     _exit(WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status));

@@ -2,6 +2,7 @@
  *
  *   ringfence-box launch PLAN_FD OWNER_PID   outside: prepares and starts bubblewrap, cleans up when it or its owner ends
  *   ringfence-box init CONTROL_FD            inside: PID 1; starts, reaps and kills what it is told to
+ *   ringfence-box connect SOCKET             the same in a container, where nobody could pass a descriptor along
  *   ringfence-box version                    prints the protocol's version
  *
  * Python decides; this obeys. It takes no decision, reads no configuration and trusts nothing from inside.
@@ -14,7 +15,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 noreturn void die_because(const char *what) {
@@ -84,12 +88,26 @@ void kill_children(void) {
     fclose(list);
 }
 
+static int connected(const char *path) {
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    if (strlen(path) >= sizeof address.sun_path) die_because("the control socket's path is too long");
+    strcpy(address.sun_path, path);
+    int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+    if (fd < 0 || connect(fd, (struct sockaddr *)&address, sizeof address)) die(path);
+    return fd;
+}
+
 int main(int argc, char **argv) {
     if (argc == 4 && !strcmp(argv[1], "launch")) launch(atoi(argv[2]), atoi(argv[3]));
-    if (argc == 3 && !strcmp(argv[1], "init")) init(atoi(argv[2]));
+    if (argc == 3 && !strcmp(argv[1], "init")) {
+        if (prctl(PR_SET_PDEATHSIG, SIGKILL)) die("parent-death signal");
+        init(atoi(argv[2]));
+    }
+    /* No parent-death signal: a container's parent is a thread of somebody else's program, which may end at any time. */
+    if (argc == 3 && !strcmp(argv[1], "connect")) init(connected(argv[2]));
     if (argc == 2 && !strcmp(argv[1], "version")) {
         printf("%u\n", PROTOCOL_VERSION);
         return 0;
     }
-    die_because("usage: ringfence-box launch PLAN_FD OWNER_PID | init CONTROL_FD | version");
+    die_because("usage: ringfence-box launch PLAN_FD OWNER_PID | init CONTROL_FD | connect SOCKET | version");
 }

@@ -30,10 +30,10 @@ if TYPE_CHECKING:
         SpawnFailed,
         Timeout,
     )
-    from ringfence.manager.assemble import RingfenceWarning
+    from ringfence.manager.assemble import Docker, RingfenceWarning
     from ringfence.manager.blocking import run
     from ringfence.manager.builder import SandboxBuilder, SandboxMode
-    from ringfence.manager.executor import SandboxExecutor, SandboxResult, SubprocessExecutor
+    from ringfence.manager.executor import DockerExecutor, SandboxExecutor, SandboxResult, SubprocessExecutor
     from ringfence.manager.manager import SandboxManager
     from ringfence.manager.policing import PolicyEngine
     from ringfence.manager.pooling import SandboxPool, SessionInfo
@@ -80,6 +80,8 @@ __all__ = [
     "Decision",
     "DenyAllConfirmationService",
     "DevelopmentOnlyWarning",
+    "Docker",
+    "DockerExecutor",
     "Ending",
     "Event",
     "ExecutionRequest",
@@ -172,6 +174,8 @@ _HOME = {
     "Decision": "ringfence.values.verdict",
     "DenyAllConfirmationService": "ringfence.approvals.deny_all",
     "DevelopmentOnlyWarning": "ringfence.approvals.automatic",
+    "Docker": "ringfence.manager.assemble",
+    "DockerExecutor": "ringfence.manager.executor",
     "Ending": "ringfence.values.outcome",
     "Event": "ringfence.audit.events",
     "ExecutionRequest": "ringfence.values.execution",

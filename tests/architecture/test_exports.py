@@ -15,7 +15,7 @@ import pytest
 
 import ringfence
 from ringfence import errors
-from ringfence.engines.native.classify import allowed
+from ringfence.engines.boxes.classify import allowed
 from ringfence.values.guarantee import Guarantee
 from ringfence.values.limits import Limit, Limits
 from ringfence.values.outcome import Ending

@@ -1,4 +1,4 @@
-"""One suite for every box: the native engine behind each of its walls, the bare engine, and the fake."""
+"""One suite for every box: the native engine behind each of its walls, Docker, the bare engine, and the fake."""
 
 import asyncio
 import os
@@ -11,6 +11,7 @@ import pytest
 
 from ringfence.confinement.choose import confiners
 from ringfence.engines.base import Box, Engine, Process
+from ringfence.engines.docker.engine import DockerEngine
 from ringfence.engines.native.engine import NativeEngine
 from ringfence.engines.subprocess.engine import BareEngine
 from ringfence.errors import Internal, SpawnFailed
@@ -18,11 +19,13 @@ from ringfence.values.grant import Grant
 from ringfence.values.limits import Limit, Limits
 from ringfence.values.outcome import Exited, LimitHit, Result, Signalled, TimedOut
 from ringfence.values.request import Overflow, Request, Stream
+from tests.support import docker
 from tests.support.fakes import FakeEngine
 
 WALLS = ["bwrap", "unshare", *(["landlock"] if os.geteuid() != 0 else [])]
 """Landlock alone cannot be used by root, as its probe says; tests/contract/test_confiners.py shows that."""
-REAL = [*WALLS, "none"]
+WALLED = [*WALLS, "docker"]
+REAL = [*WALLED, "none"]
 ALL = [*REAL, "fake"]
 SECRET = "hunter2"
 ENVIRON = {"PATH": "/usr/bin:/bin", "TOKEN": SECRET}
@@ -44,6 +47,8 @@ class Bench:
             return BareEngine(ENVIRON)
         if self.kind == "fake":
             return FakeEngine()
+        if self.kind == "docker":
+            return DockerEngine(docker.settings())
         return NativeEngine(confiners(), ENVIRON, str(self.home), only=self.kind)
 
     def use(self, work: Callable[[Box], Awaitable[Any]], **grant: Any) -> Any:
@@ -73,6 +78,8 @@ def _bench(kind: str, root: Path) -> Bench:
         (confiner,) = (confiner for confiner in confiners() if confiner.name == kind)
         if not confiner.probe().usable:
             pytest.skip(f"{kind}: {confiner.probe().missing}")
+    if kind == "docker":
+        docker.settings()
     return Bench(kind, root)
 
 
@@ -350,7 +357,7 @@ def test_a_wall_that_is_none_guarantees_nothing_and_the_others_something(bench: 
     result = bench.run("echo x")
 
     assert result.wall is not None
-    assert bool(result.wall.guarantees) is (bench.kind in WALLS)
+    assert bool(result.wall.guarantees) is (bench.kind in WALLED)
 
 
 def test_usage_can_be_asked_at_any_time(bench: Bench) -> None:
@@ -365,7 +372,7 @@ def test_usage_can_be_asked_at_any_time(bench: Bench) -> None:
 # --- what goes on -----------------------------------------------------------------------------------------------------
 
 
-@pytest.fixture(params=WALLS)
+@pytest.fixture(params=WALLED)
 def walled(request: pytest.FixtureRequest, tmp_path: Path) -> Bench:
     """Those with a wall, which alone keep interpreters and processes."""
     return _bench(request.param, tmp_path)

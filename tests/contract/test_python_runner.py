@@ -16,10 +16,10 @@ from pathlib import Path
 import pytest
 
 from ringfence.engines.base import Box
-from ringfence.engines.native import helper
-from ringfence.engines.native.box import NativeBox
+from ringfence.engines.boxes import helper
+from ringfence.engines.boxes.box import HelperBox
+from ringfence.engines.boxes.protocol import VERSION
 from ringfence.engines.native.facts import helper_fact
-from ringfence.engines.native.protocol import VERSION
 from ringfence.errors import InitializationFailed, SpawnFailed
 from ringfence.values.grant import Explain, Grant
 from ringfence.values.limits import Limits
@@ -170,7 +170,7 @@ def test_what_children_and_orphans_used_is_counted(bench: Bench) -> None:
 
 
 def test_commands_run_side_by_side_and_one_ends_without_the_other(bench: Bench) -> None:
-    async def work(box: NativeBox) -> None:
+    async def work(box: HelperBox) -> None:
         first = await box.start(Request(command="sleep 60 & sleep 61 & wait"))
         second = await box.start(Request(command="cat; exit 7"))
         await asyncio.sleep(0.2)
@@ -191,7 +191,7 @@ def test_commands_run_side_by_side_and_one_ends_without_the_other(bench: Bench) 
 def test_orphans_of_a_command_die_with_it_and_those_of_another_do_not(bench: Bench) -> None:
     orphan = "(setsid sh -c 'sleep 0.8; touch {}' &)"
 
-    async def work(box: NativeBox) -> None:
+    async def work(box: HelperBox) -> None:
         other = await box.start(Request(command=f"{orphan.format('kept')}; sleep 60"))
         for _ in range(3):
             await box.run(Request(command=orphan.format("survived")))
@@ -211,7 +211,7 @@ def test_who_forks_faster_than_it_is_killed_takes_the_box_s_commands_along_and_t
     # The loop's number of processes is bounded, and each one leaves a successor before it dies.
     storm = 'f() { (setsid bash -c "$(declare -f f); f" &); }; for i in 1 2 3 4 5 6; do f; done; sleep 0.3'
 
-    async def work(box: NativeBox) -> Result:
+    async def work(box: HelperBox) -> Result:
         other = await box.start(Request(command="sleep 60"))
         await asyncio.wait_for(box.run(Request(command=storm)), 10)
         other.kill()
@@ -224,7 +224,7 @@ def test_who_forks_faster_than_it_is_killed_takes_the_box_s_commands_along_and_t
 
 
 def test_a_shell_that_waits_serves_the_next_command(bench: Bench) -> None:
-    async def work(box: NativeBox) -> list[str]:
+    async def work(box: HelperBox) -> list[str]:
         await box.warm()
         await asyncio.sleep(0.3)
         assert box._shell is not None and box._shell.alive
@@ -237,7 +237,7 @@ def test_a_shell_that_waits_serves_the_next_command(bench: Bench) -> None:
 
 
 def test_a_signal_reaches_the_whole_group(bench: Bench) -> None:
-    async def work(box: NativeBox) -> Result | None:
+    async def work(box: HelperBox) -> Result | None:
         process = await box.start(
             Request(command="trap 'echo heard; exit 3' USR1; echo up; while :; do sleep 0.1; done")
         )
@@ -259,7 +259,7 @@ def test_a_command_on_a_terminal_has_one_of_its_own(building: Bench) -> None:
         "tty; stty size; [ -t 0 ] && [ -t 1 ] && [ -t 2 ] && echo all; read line; echo got $line; ps -o tty= -p $$"
     )
 
-    async def work(box: NativeBox) -> bytes:
+    async def work(box: HelperBox) -> bytes:
         process = await box.start(Request(command=f"sleep 0.3; {command}"), terminal=(33, 99))
         await process.write(b"typed\n")
         result = await process.wait(10)

@@ -16,7 +16,7 @@ import pytest
 
 import ringfence
 from tests.integration.stage import SYSTEM_PATH, Place
-from tests.support.docker import Ran, docker, why_no_image
+from tests.support.images import Ran, docker, why_no_image
 
 pytestmark = pytest.mark.req("B8")
 

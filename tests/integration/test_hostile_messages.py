@@ -9,7 +9,7 @@ import subprocess
 
 import pytest
 
-from ringfence.engines.native.protocol import VERSION
+from ringfence.engines.boxes.protocol import VERSION
 from ringfence.engines.native.starting import helper
 
 pytestmark = pytest.mark.req("B6")

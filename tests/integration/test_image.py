@@ -15,7 +15,7 @@ import pytest
 from ringfence.engines.docker import image as probing
 from ringfence.engines.docker.image import probe_image
 from ringfence.errors import InitializationFailed
-from tests.support.docker import IMAGE, docker, needs_daemon, needs_image
+from tests.support.images import IMAGE, docker, needs_daemon, needs_image
 
 pytestmark = pytest.mark.req("B8")
 

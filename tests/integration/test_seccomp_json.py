@@ -16,7 +16,7 @@ from ringfence.confinement.linux.seccomp import Profile, Refusal, assemble, refu
 from ringfence.confinement.linux.seccomp_json import NEWER_THAN_LIBSECCOMP
 from ringfence.confinement.linux.syscalls import MACHINES
 from tests.support.bpf import ALLOW, ERRNO, Program
-from tests.support.docker import IMAGE, docker, needs_image
+from tests.support.images import IMAGE, docker, needs_image
 
 pytestmark = [pytest.mark.req("B8"), needs_image]
 

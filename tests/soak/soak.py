@@ -282,7 +282,7 @@ class Soak:
             return
         box: Any = self._random.choice(boxes)
         interpreters = [context.pid for context in box._contexts.values() if context.alive and context.pid]
-        victims = {"PID 1": box._control.first_pid, "launcher": box._started.launcher.pid}
+        victims = {"PID 1": box._control.first_pid, "launcher": box._around.launcher.pid}
         if interpreters:
             victims["interpreter"] = self._random.choice(interpreters)
         what = self._random.choice([name for name in self._victims if name in victims])

@@ -1,60 +1,63 @@
-"""The Docker daemon that tests use: the one that DOCKER_HOST names, else the machine's own."""
+"""The Docker daemon that tests may use: the one that DOCKER_HOST names, with an image that is there already.
+
+Nothing is installed or started from here. `scripts/docker-engine.sh up DIRECTORY`, as root, gives one.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import os
-import shutil
-import subprocess
-from dataclasses import dataclass
 from functools import cache
-from importlib.metadata import version
 
 import pytest
 
-IMAGE = os.environ.get("RINGFENCE_TEST_SANDBOX_IMAGE", f"ringfence/sandbox:{version('ringfence')}")
-"""Made by `ringfence image build`."""
+from ringfence.engines.docker.daemon import Daemon
+from ringfence.engines.docker.janitor import MANAGER_LABEL, own_name
+from ringfence.engines.docker.settings import DockerSettings, read_docker_settings
+from ringfence.errors import RingfenceError
 
-_HOW = (
-    "as root: scripts/docker-engine.sh up DIRECTORY, set DOCKER_HOST as it says, scripts/image-base.sh, "
-    "ringfence image build --network host"
-)
+_DEFAULT_IMAGE = "ringfence/test"
 
 
-@dataclass(frozen=True, slots=True)
-class Ran:
-    code: int
-    out: str
-    err: str
+def settings() -> DockerSettings:
+    """The daemon and image to test with; skips the test where there are none."""
+    if reason := missing():
+        pytest.skip(reason)
+    return _settings()
 
 
 @cache
-def why_no_daemon() -> str:
-    """Empty if a daemon answers."""
-    if shutil.which("docker") is None:
-        return f"there is no docker command; {_HOW}"
+def missing() -> str:
+    """Why no test can use Docker; empty if it can."""
+    if not os.environ.get("DOCKER_HOST"):
+        return "no Docker: DOCKER_HOST is not set (scripts/docker-engine.sh up DIRECTORY, as root, starts a daemon)"
     try:
-        done = subprocess.run(["docker", "version"], capture_output=True, text=True, timeout=30, check=False)
-    except subprocess.TimeoutExpired:
-        return "the Docker daemon does not answer"
-    return "" if done.returncode == 0 else f"no Docker daemon answers ({done.stderr.strip()[:200]}); {_HOW}"
+        asyncio.run(_look())
+    except RingfenceError as fault:
+        return f"no Docker: {fault}"
+    return ""
 
 
-@cache
-def why_no_image(image: str = IMAGE) -> str:
-    """Empty if the daemon has the image."""
-    if why_no_daemon():
-        return why_no_daemon()
-    done = subprocess.run(["docker", "image", "inspect", image], capture_output=True, check=False)
-    return "" if done.returncode == 0 else f"the daemon has no image {image}; {_HOW}"
+def leftovers() -> list[str]:
+    """Containers of this process that the daemon still knows."""
+    return [container for container, manager in labelled() if manager == own_name()]
 
 
-def docker(*arguments: str, stdin: str | None = None, seconds: float = 100.0) -> Ran:
-    """Run the docker command."""
-    done = subprocess.run(
-        ["docker", *arguments], input=stdin, capture_output=True, text=True, timeout=seconds, check=False
-    )
-    return Ran(done.returncode, done.stdout, done.stderr)
+def labelled() -> tuple[tuple[str, str], ...]:
+    """(id, manager) of all containers of ours, whoever made them."""
+
+    async def ask() -> tuple[tuple[str, str], ...]:
+        async with Daemon(_settings().url) as daemon:
+            return await daemon.labelled(MANAGER_LABEL)
+
+    return asyncio.run(ask())
 
 
-needs_daemon = pytest.mark.skipif(bool(why_no_daemon()), reason=why_no_daemon() or "-")
-needs_image = pytest.mark.skipif(bool(why_no_image()), reason=why_no_image() or "-")
+def _settings() -> DockerSettings:
+    return read_docker_settings(os.environ, image=os.environ.get("RINGFENCE_DOCKER_IMAGE") or _DEFAULT_IMAGE)
+
+
+async def _look() -> None:
+    async with Daemon(_settings().url) as daemon:
+        await daemon.about()
+        await daemon.image(_settings().image)

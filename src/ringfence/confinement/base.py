@@ -150,6 +150,18 @@ class Prepared:
             shared.close()
 
 
+@dataclass(frozen=True, slots=True)
+class ContainerFilter:
+    """How the kernel's surface is reduced in a container."""
+
+    profile: str
+    """The seccomp profile as JSON, for the container engine."""
+    seccomp: bytes
+    """The same as a filter that PID 1 applies itself."""
+    configure: tuple[str, ...]
+    """Words by which PID 1 restricts itself by Landlock."""
+
+
 class Confiner(Protocol):
     """Turns a view into a launch behind one kind of wall."""
 

@@ -4,7 +4,7 @@ import sys
 from collections.abc import Iterable
 from typing import Any
 
-from ringfence.confinement.base import Confiner, Prepared, View
+from ringfence.confinement.base import Confiner, ContainerFilter, Prepared, View
 from ringfence.errors import InitializationFailed
 from ringfence.values.grant import Grant
 from ringfence.values.guarantee import Guarantee
@@ -40,6 +40,20 @@ def build_view(grant: Grant, *, home: str, host_path: str, uid: int, gid: int) -
     return build(grant, home=home, host_path=host_path, uid=uid, gid=gid)
 
 
+def build_container_view(grant: Grant, *, home: str, uid: int, gid: int) -> Prepared:
+    """What of the host a box in a container sees; see the platform's own `build_container_view`."""
+    from ringfence.confinement.linux.container import build_container_view as build
+
+    return build(grant, home=home, uid=uid, gid=gid)
+
+
+def container_filter(view: View, *, for_root: bool) -> ContainerFilter:
+    """How the kernel's surface is reduced in a container."""
+    from ringfence.confinement.linux.container import container_filter as make
+
+    return make(view, for_root=for_root)
+
+
 def notification_filter(grant: Grant) -> bytes:
     """The filter that stops calls to be looked at; empty if nothing is to be looked at."""
     from ringfence.confinement.linux.notify import assemble
@@ -54,8 +68,8 @@ def notification_rules(grant: Grant, view: View) -> tuple[str, ...]:
     return rules(grant, view)
 
 
-def container_filter() -> dict[str, Any]:
-    """The system-call filter as container engines take it, as plain data for JSON."""
+def container_profile() -> dict[str, Any]:
+    """The usual system-call filter as container engines take it, as plain data for JSON."""
     from ringfence.confinement.linux.seccomp_json import docker_profile
 
     return docker_profile()

@@ -26,37 +26,18 @@ def usable(mounted: tuple[Mounted, ...]) -> dict[str, Path] | None:
     return found if all(controller in found for controller in NEEDED) else None
 
 
-class CgroupV1:
-    """Memory, swap and processes are held by the kernel; CPU time is read and watched."""
+class FoundV1:
+    """Groups that somebody else has made and set, by controller: they are read, and left to their maker."""
 
     name = "cgroup v1"
     enforces = frozenset({Limit.MEMORY, Limit.PROCESSES})
+    joins: tuple[str, ...] = ()
+    leftovers: tuple[str, ...] = ()
 
-    def __init__(self, parents: dict[str, Path], limits: Limits) -> None:
-        child = new_name()
-        self._groups = {controller: parent / child for controller, parent in parents.items()}
-        self._peak = self._groups["memory"] / "memory.max_usage_in_bytes"
-        self._kills = self._groups["memory"] / "memory.oom_control"
-        try:
-            for group in dict.fromkeys(self._groups.values()):
-                group.mkdir()
-            memory, pids = self._groups["memory"], self._groups["pids"]
-            (memory / "memory.limit_in_bytes").write_text(str(limits.memory_bytes))
-            if (memory / _NO_SWAP).exists():
-                (memory / _NO_SWAP).write_text(str(limits.memory_bytes))
-            # The launcher's own process stands in the group too, until it has become PID 1.
-            (pids / "pids.max").write_text(str(limits.processes + 1))
-        except BaseException:
-            self.close()
-            raise
-
-    @property
-    def joins(self) -> tuple[str, ...]:
-        return tuple(str(group / "tasks") for group in dict.fromkeys(self._groups.values()))
-
-    @property
-    def leftovers(self) -> tuple[str, ...]:
-        return tuple(str(group) for group in dict.fromkeys(self._groups.values()))
+    def __init__(self, groups: dict[str, Path]) -> None:
+        self._groups = groups
+        self._peak = groups["memory"] / "memory.max_usage_in_bytes"
+        self._kills = groups["memory"] / "memory.oom_control"
 
     def read(self, first_pid: int) -> Reading:
         accounting = self._groups.get("cpuacct")
@@ -73,6 +54,31 @@ class CgroupV1:
 
     def start_command(self) -> None:
         write_control(self._peak, b"0")
+
+    def close(self) -> None:
+        """Nothing was made."""
+
+
+class CgroupV1(FoundV1):
+    """Memory, swap and processes are held by the kernel; CPU time is read and watched."""
+
+    def __init__(self, parents: dict[str, Path], limits: Limits) -> None:
+        child = new_name()
+        super().__init__({controller: parent / child for controller, parent in parents.items()})
+        self.joins = tuple(str(group / "tasks") for group in dict.fromkeys(self._groups.values()))
+        self.leftovers = tuple(str(group) for group in dict.fromkeys(self._groups.values()))
+        try:
+            for group in dict.fromkeys(self._groups.values()):
+                group.mkdir()
+            memory, pids = self._groups["memory"], self._groups["pids"]
+            (memory / "memory.limit_in_bytes").write_text(str(limits.memory_bytes))
+            if (memory / _NO_SWAP).exists():
+                (memory / _NO_SWAP).write_text(str(limits.memory_bytes))
+            # The launcher's own process stands in the group too, until it has become PID 1.
+            (pids / "pids.max").write_text(str(limits.processes + 1))
+        except BaseException:
+            self.close()
+            raise
 
     def close(self) -> None:
         remove(tuple(self._groups.values()))

@@ -34,32 +34,16 @@ def usable(mounted: Mounted | None) -> Path | None:
         directory = directory.parent
 
 
-class CgroupV2:
-    """Memory, swap and processes are held by the kernel; CPU time is read and watched."""
+class FoundV2:
+    """A group that somebody else has made and set: it is read, and left to its maker."""
 
     name = "cgroup v2"
     enforces = frozenset({Limit.MEMORY, Limit.PROCESSES})
+    joins: tuple[str, ...] = ()
+    leftovers: tuple[str, ...] = ()
 
-    def __init__(self, parent: Path, limits: Limits) -> None:
-        self._group = parent / new_name()
-        self._group.mkdir()
-        try:
-            (self._group / "memory.max").write_text(str(limits.memory_bytes))
-            with suppress(FileNotFoundError):  # a kernel without swap accounting
-                (self._group / "memory.swap.max").write_text("0")
-            # The launcher's own process stands in the group too, until it has become PID 1.
-            (self._group / "pids.max").write_text(str(limits.processes + 1))
-        except BaseException:
-            self.close()
-            raise
-
-    @property
-    def joins(self) -> tuple[str, ...]:
-        return (str(self._group / "cgroup.procs"),)
-
-    @property
-    def leftovers(self) -> tuple[str, ...]:
-        return (str(self._group),)
+    def __init__(self, group: Path) -> None:
+        self._group = group
 
     def read(self, first_pid: int) -> Reading:
         return Reading(
@@ -75,6 +59,28 @@ class CgroupV2:
 
     def start_command(self) -> None:
         """The peak of version 2 can be reset per open file only, from kernel 6.12 on; it stays the box's."""
+
+    def close(self) -> None:
+        """Nothing was made."""
+
+
+class CgroupV2(FoundV2):
+    """Memory, swap and processes are held by the kernel; CPU time is read and watched."""
+
+    def __init__(self, parent: Path, limits: Limits) -> None:
+        super().__init__(parent / new_name())
+        self._group.mkdir()
+        self.joins = (str(self._group / "cgroup.procs"),)
+        self.leftovers = (str(self._group),)
+        try:
+            (self._group / "memory.max").write_text(str(limits.memory_bytes))
+            with suppress(FileNotFoundError):  # a kernel without swap accounting
+                (self._group / "memory.swap.max").write_text("0")
+            # The launcher's own process stands in the group too, until it has become PID 1.
+            (self._group / "pids.max").write_text(str(limits.processes + 1))
+        except BaseException:
+            self.close()
+            raise
 
     def close(self) -> None:
         remove((self._group,))

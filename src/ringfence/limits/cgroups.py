@@ -64,8 +64,13 @@ _REMOVE_PAUSE_SECONDS = 0.002
 
 
 def hierarchies() -> tuple[tuple[Mounted, ...], Mounted | None]:
+    return hierarchies_of("self")
+
+
+def hierarchies_of(pid: int | str) -> tuple[tuple[Mounted, ...], Mounted | None]:
+    """The groups of another process, where our own mounts show them."""
     try:
-        return parse_mounts(Path("/proc/self/mountinfo").read_text(), Path("/proc/self/cgroup").read_text())
+        return parse_mounts(Path("/proc/self/mountinfo").read_text(), Path(f"/proc/{pid}/cgroup").read_text())
     except (OSError, ValueError):
         return (), None
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from ringfence.limits import cgroup_v1, cgroup_v2
 from ringfence.limits.base import Holder
-from ringfence.limits.cgroups import hierarchies, sweep
+from ringfence.limits.cgroups import hierarchies, hierarchies_of, sweep
 from ringfence.limits.polling import Polling
 from ringfence.values.limits import Limits
 
@@ -38,4 +38,20 @@ def choose(limits: Limits) -> Holder:
             return cgroup_v2.CgroupV2(second, limits)
     except OSError:
         pass
+    return Polling(limits.memory_bytes)
+
+
+def find(pid: int, limits: Limits) -> Holder:
+    """The holder of a process that somebody else has put into groups, such as a container engine: reads them, and makes
+    nothing.
+
+    Where the groups cannot be seen from here, the tree is looked at instead; whoever made them holds the limits all the
+    same.
+    """
+    first, second = hierarchies_of(pid)
+    groups = {name: mounted.directory for mounted in first for name in mounted.controllers}
+    if "memory" in groups and (groups["memory"] / "memory.usage_in_bytes").exists():
+        return cgroup_v1.FoundV1(groups)
+    if second is not None and (second.directory / "memory.current").exists():
+        return cgroup_v2.FoundV2(second.directory)
     return Polling(limits.memory_bytes)

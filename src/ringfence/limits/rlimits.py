@@ -14,8 +14,13 @@ _CPU_SLACK = 1.5  # the watch measures and comes first; the kernel counts this o
 _MESSAGE_BYTES = 819_200  # POSIX message queues, the kernel's default
 
 
-def words(limits: Limits) -> tuple[str, ...]:
-    """Words for PID 1: docs/box-protocol.md."""
+def words(limits: Limits, *, counts_processes: bool = True) -> tuple[str, ...]:
+    """Words for PID 1: docs/box-protocol.md.
+
+    Args:
+        counts_processes: whether the box has a user namespace of its own. Without one, the kernel would count all
+            processes of the same uid on the machine.
+    """
     table = {
         resource.RLIMIT_CORE: 0,  # a core dump would run the host's crash handler
         resource.RLIMIT_FSIZE: limits.file_bytes,
@@ -26,6 +31,8 @@ def words(limits: Limits) -> tuple[str, ...]:
         resource.RLIMIT_RTPRIO: 0,
         resource.RLIMIT_NICE: 0,
     }
+    if not counts_processes:
+        del table[resource.RLIMIT_NPROC]
     # Not on PID 1 itself: an interpreter that serves many calls must not inherit it.
     out = ["cpu", str(math.ceil(limits.cpu_seconds * _CPU_SLACK) + 1)]
     for which, value in table.items():

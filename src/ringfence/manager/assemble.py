@@ -8,6 +8,8 @@ from dataclasses import dataclass, replace
 from ringfence.audit.journal import Journal
 from ringfence.confinement.choose import confiners
 from ringfence.engines.base import Engine
+from ringfence.engines.docker.engine import DockerEngine
+from ringfence.engines.docker.settings import read_docker_settings
 from ringfence.engines.native.engine import NativeEngine
 from ringfence.engines.subprocess.engine import BareEngine
 from ringfence.errors import InitializationFailed, InvalidConfig
@@ -66,6 +68,14 @@ class Blueprint:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Docker:
+    """That boxes are to be containers; of which daemon and image, if not of those that the environment names."""
+
+    url: str | None = None
+    image: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Judged:
     """By what policy, and as whose tool in which role, commands are judged."""
 
@@ -80,6 +90,7 @@ def assemble(
     config_path: str | os.PathLike[str] | None = None,
     judged: Judged | None = None,
     environ: Mapping[str, str] | None = None,
+    docker: Docker | None = None,
 ) -> Assembly:
     """Everything that a sandbox needs, from what the caller asks and what the machine and the configuration say.
 
@@ -87,7 +98,7 @@ def assemble(
         InvalidConfig, PathAccessDenied: from what was asked.
         InitializationFailed: no engine may be used.
     """
-    blueprint = draw(wish, config_path=config_path, judged=judged, environ=environ)
+    blueprint = draw(wish, config_path=config_path, judged=judged, environ=environ, docker=docker)
     assembly = blueprint.assembly(wish.workspace)
     for note in assembly.notes[len(blueprint.notes) :]:
         warnings.warn(note, RingfenceWarning, stacklevel=2)
@@ -107,6 +118,7 @@ def draw(
     judged: Judged | None = None,
     environ: Mapping[str, str] | None = None,
     journal: Journal | None = None,
+    docker: Docker | None = None,
 ) -> Blueprint:
     """The same without a workspace; raises as `assemble`."""
     environ = os.environ if environ is None else environ
@@ -120,7 +132,7 @@ def draw(
     policy = policy_in_force(judged, environ)
     terms = policy.terms(judged.tool, judged.role) if policy is not None else None
     sources = policy.sources if policy is not None else ()
-    engine = _engine(config, settings, environ, home, terms)
+    engine = _docker_engine(docker, settings, environ, terms) or _engine(config, settings, environ, home, terms)
     wish = _with_ro_binds(wish, settings)
     journal = journal or open_journal(environ, home)
     return Blueprint(wish, config, settings, caller, engine, journal, terms, tuple(sources))
@@ -150,6 +162,25 @@ def policy_in_force(judged: Judged, environ: Mapping[str, str]) -> PolicyEngine 
     return None
 
 
+def _docker_engine(
+    asked: Docker | None, settings: ProcessSandboxSettings, environ: Mapping[str, str], terms: Terms | None
+) -> Engine | None:
+    """The Docker engine, if the policy, the caller or the environment says so, in this order.
+
+    Raises:
+        InvalidConfig: the caller asks for Docker and the policy for another engine; or no daemon can be at the address.
+    """
+    chosen = terms.get("engine") if terms is not None else None
+    if chosen is not None and chosen.value != "docker":
+        if asked is not None:
+            raise chosen.mark.fault(f"the engine {chosen.value!r} has to be used", "leave docker_url out")
+        return None
+    if chosen is None and asked is None and settings.tool_engine != "docker":
+        return None
+    asked = asked or Docker()
+    return DockerEngine(read_docker_settings(environ, asked.url, asked.image))
+
+
 def _engine(
     config: SandboxConfig,
     settings: ProcessSandboxSettings,
@@ -159,7 +190,7 @@ def _engine(
 ) -> Engine:
     chosen = terms.get("engine") if terms is not None else None
     if chosen is not None and chosen.value != "native":
-        raise chosen.mark.fault(f"the engine {chosen.value!r} is not there yet", "use native, or leave `engine` out")
+        raise chosen.mark.fault(f"the engine {chosen.value!r} is not there yet", "use native or docker")
     if not config.enabled or settings.adapter == "none":
         if terms is not None:
             raise InitializationFailed(
@@ -172,10 +203,10 @@ def _engine(
                 hint="switch it on again; to run bare on purpose, also set RINGFENCE_PROCESS_SANDBOX_REQUIRED=0",
             )
         return BareEngine(environ)
-    if settings.tool_engine not in (None, "native"):
+    if chosen is None and settings.tool_engine not in (None, "native"):
         raise InvalidConfig(
             f"the engine {settings.tool_engine!r} is not there yet",
-            hint="unset RINGFENCE_TOOL_ENGINE, or set it to native",
+            hint="unset RINGFENCE_TOOL_ENGINE, or set it to native or docker",
         )
     only = settings.adapter if settings.adapter not in (None, "auto") else None
     return NativeEngine(confiners(bwrap_path=settings.bwrap_path), environ, home, only=only)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ringfence.confinement.choose import confiners, facts
+from ringfence.engines.docker.facts import docker_fact
 from ringfence.engines.native.facts import helper_fact
 from ringfence.errors import RingfenceError
 from ringfence.limits.choose import describe as describe_limits
@@ -64,7 +65,7 @@ def examine(environ: Mapping[str, str] | None = None) -> Report:
         settings = read_settings(environ)
         checks.append(Check("configuration", not config.warnings, config.source, "; ".join(config.warnings)))
         checks.append(_state_check(str(state_directory(environ, home))))
-        walls = _walls(settings.bwrap_path, settings.adapter)
+        walls = (*_walls(settings.bwrap_path, settings.adapter), _docker_wall(environ))
     except RingfenceError as fault:
         checks.append(Check("configuration", False, fault.message, fault.hint))
         walls = ()
@@ -84,6 +85,12 @@ def _walls(bwrap_path: str | None, adapter: str | None) -> tuple[WallReport, ...
         reports.append(WallReport(confiner.name, probe.usable, fits and not chosen, given, probe.missing, probe.hint))
         chosen = chosen or fits
     return tuple(reports)
+
+
+def _docker_wall(environ: Mapping[str, str]) -> WallReport:
+    """Containers are used only where somebody asks for them."""
+    fact = docker_fact(environ)
+    return WallReport("docker", not fact.missing, False, fact.guarantees, fact.missing, fact.hint)
 
 
 def _state_check(path: str) -> Check:

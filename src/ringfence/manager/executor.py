@@ -1,7 +1,7 @@
 """Executors: one request in, one result out, nothing kept.
 
-`SandboxExecutor` gives each command a box of its own (A8). `SubprocessExecutor` runs harmless Python without a wall
-(E7).
+`SandboxExecutor` gives each command a box of its own (A8). `SubprocessExecutor` runs harmless Python without a wall,
+`DockerExecutor` runs anything in a container of its own (E7).
 """
 
 import os
@@ -13,11 +13,13 @@ from pathlib import Path
 from ringfence.audit.events import Observer
 from ringfence.audit.violations import ViolationStore
 from ringfence.engines.base import Box
-from ringfence.errors import CommandNotAllowed
+from ringfence.errors import CommandNotAllowed, InvalidConfig
 from ringfence.languages.registry import find as find_language
-from ringfence.manager.assemble import bare_engine
+from ringfence.manager.assemble import Docker, bare_engine
 from ringfence.manager.configuring import home_directory, open_journal
+from ringfence.manager.executing import run_in
 from ringfence.manager.pipeline import Judge, Pipeline
+from ringfence.manager.policing import PolicyEngine
 from ringfence.manager.reporting import Reporting
 from ringfence.manager.sandbox import Sandbox, StrPath
 from ringfence.policy.risk.assess import assess
@@ -126,3 +128,66 @@ class SubprocessExecutor:
     def close(self) -> None:
         self._journal.close()
         self._directory.cleanup()
+
+
+class DockerExecutor:
+    """Each piece of code, and each command, in a container of its own, which is gone afterwards: no network, limits on
+    memory, processes and time, the workspace as its only writable directory.
+
+    For many executions a pool is quicker: `SandboxManager(docker_url=...)`.
+
+    Args:
+        workspace: the directory that all executions work in; without one, each has an empty one, and the files that it
+            makes are in its result.
+        docker: which daemon and image, if not those that the environment names.
+        The others are those of `Sandbox`.
+    """
+
+    def __init__(
+        self,
+        workspace: StrPath | None = None,
+        docker: Docker | None = None,
+        *,
+        limits: Limits | None = None,
+        policy: PolicyEngine | StrPath | None = None,
+        role: str | None = None,
+        observers: Sequence[Observer] = (),
+    ) -> None:
+        self._workspace = workspace
+        self._docker = docker or Docker()
+        self._limits = limits
+        self._policy = policy
+        self._role = role
+        self._observers = tuple(observers)
+
+    async def execute(self, request: ExecutionRequest) -> ExecutionResult:
+        """Run it.
+
+        Raises:
+            InvalidConfig: the request asks for both code and a command, for neither, or for a state to be kept.
+            InitializationFailed: no daemon answers, there is no such image, or the container cannot be made.
+            SpawnFailed, Internal, PermissionDenied: as `Sandbox.shell`.
+        """
+        if (request.code is None) == (request.command is None):
+            raise InvalidConfig("a request has either code or a command", hint="set one of them")
+        if request.session_id is not None or request.context is not None:
+            raise InvalidConfig(
+                "nothing is kept from one container to the next", hint="use SandboxManager for sessions"
+            )
+        if self._workspace is not None:
+            return await self._execute(request, self._workspace, is_fresh=False)
+        with tempfile.TemporaryDirectory(prefix="ringfence-execution-", ignore_cleanup_errors=True) as fresh:
+            return await self._execute(request, fresh, is_fresh=True)
+
+    async def _execute(self, request: ExecutionRequest, workspace: StrPath, *, is_fresh: bool) -> ExecutionResult:
+        sandbox = Sandbox(
+            workspace,
+            limits=self._limits,
+            policy=self._policy,
+            role=self._role,
+            tool="shell_exec" if request.code is None else "code_run",
+            observers=self._observers,
+            docker=self._docker,
+        )
+        async with sandbox:
+            return ExecutionResult(await run_in(sandbox, request, is_fresh=is_fresh), SandboxType.DOCKER)

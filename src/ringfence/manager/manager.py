@@ -4,12 +4,8 @@ With a session, calls share a workspace and an interpreter, one after the other 
 one, each call has a box that nobody has used before, and that nobody uses after it. Sessions run side by side.
 """
 
-import asyncio
-import os
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
-from pathlib import Path
 from types import TracebackType
 from typing import Self
 
@@ -18,17 +14,16 @@ from ringfence.audit.events import Observer
 from ringfence.audit.violations import ViolationStore
 from ringfence.errors import InvalidConfig
 from ringfence.languages.registry import find as find_language
-from ringfence.manager import collecting
+from ringfence.manager.executing import run_in, type_of
 from ringfence.manager.executor import SubprocessExecutor
 from ringfence.manager.policing import PolicyEngine
 from ringfence.manager.pooling import CODE_TOOL, SHELL_TOOL, SandboxPool, SessionInfo
-from ringfence.manager.sandbox import Sandbox, StrPath
+from ringfence.manager.sandbox import StrPath
 from ringfence.policy.risk.assess import assess
 from ringfence.policy.risk.route import route
 from ringfence.pool.plan import PoolConfig
-from ringfence.values.execution import ExecutionRequest, ExecutionResult, SandboxType
+from ringfence.values.execution import ExecutionRequest, ExecutionResult
 from ringfence.values.grant import Explain
-from ringfence.values.outcome import Result
 from ringfence.values.request import OnOutput
 from ringfence.values.risk import Route, SecurityMode
 from ringfence.values.who import Who
@@ -50,7 +45,7 @@ class SandboxManager:
         pool_size: how many boxes a pool of our own keeps ready.
         policy_file: the policy, for a pool of our own.
         role: the role that the agent has in it.
-        docker_url: a Docker engine; not there yet.
+        docker_url: boxes of a pool of our own are containers of this daemon (docs/docker.md): unix:///path, tcp://host.
         observers: who is told what happens, for a pool of our own (docs/metrics.md).
         session_ttl_seconds, python, preload, explain: as in `SandboxPool`, for a pool of our own.
         agent_id, org_id: who the journal says asks for what runs.
@@ -77,11 +72,11 @@ class SandboxManager:
         agent_id: str | None = None,
         org_id: str | None = None,
     ) -> None:
-        if docker_url is not None:
-            raise InvalidConfig("the Docker engine is not there yet", hint="leave docker_url out for the native wall")
         given = pool or aio_pool
         if given is not None and (policy_file is not None or role is not None):
             raise InvalidConfig("a pool has its own policy", hint="give policy and role to the pool")
+        if given is not None and docker_url is not None:
+            raise InvalidConfig("a pool has its own engine", hint="give docker_url to the pool")
         if given is not None and observers:
             raise InvalidConfig("a pool has its own observers", hint="give observers to the pool")
         self.session_id = session_id
@@ -98,6 +93,7 @@ class SandboxManager:
             preload=preload,
             explain=explain,
             observers=observers,
+            docker_url=docker_url,
         )
         self._has_policy = self._pool.has_policy
         self._bare: SubprocessExecutor | None = None
@@ -223,44 +219,14 @@ class SandboxManager:
         if session_id is not None:
             sandbox = await self._pool.acquire(session_id, tool, confirmation=self._confirmation, who=self._who)
             async with self._pool.turn(session_id):  # files in, run, files out: one call after the other
-                result = await self._run_in(sandbox, request, is_fresh=False)
-            return ExecutionResult(result, SandboxType.NATIVE, session_id)
+                result = await run_in(sandbox, request, is_fresh=False)
+            return ExecutionResult(result, type_of(sandbox), session_id)
         sandbox = await self._pool.take(tool, confirmation=self._confirmation, who=self._who)
         try:
-            result = await self._run_in(sandbox, request, is_fresh=True)
+            result = await run_in(sandbox, request, is_fresh=True)
         finally:
             self._pool.discard(sandbox, tool)
-        return ExecutionResult(result, SandboxType.NATIVE)
-
-    async def _run_in(self, sandbox: Sandbox, request: ExecutionRequest, *, is_fresh: bool) -> Result:
-        written = _write_files(sandbox, request.files) if request.files else {}
-        wanted = is_fresh if request.collect is None else request.collect
-        begin = collecting.now_ns() if wanted else 0
-
-        async def collect(result: Result) -> Result:
-            if is_fresh and not written and collecting.is_untouched(sandbox.workspace, begin):
-                return result
-            files = await asyncio.to_thread(collecting.collect, sandbox.workspace, begin, written)
-            return replace(result, files=files) if files else result
-
-        if request.code is not None:
-            return await sandbox.code(
-                request.language,
-                request.code,
-                context=request.context,
-                stdin=request.stdin,
-                timeout=request.timeout,
-                on_output=request.on_output,
-                collect=collect if wanted else None,
-            )
-        return await sandbox.shell(
-            request.command or "",
-            context=request.context,
-            stdin=request.stdin,
-            timeout=request.timeout,
-            on_output=request.on_output,
-            collect=collect if wanted else None,
-        )
+        return ExecutionResult(result, type_of(sandbox))
 
     # --- without a wall -----------------------------------------------------------------------------------------------
 
@@ -280,16 +246,3 @@ class SandboxManager:
 
     def __repr__(self) -> str:
         return f"<SandboxManager {self.session_id or 'no session'} {self.security_mode} {self._pool!r}>"
-
-
-def _write_files(sandbox: Sandbox, files: Mapping[str, bytes | str]) -> dict[str, int]:
-    """Write them into the workspace; returns their times, by which a later change is known."""
-    for path, data in files.items():
-        sandbox.write_file(path, data)
-    root = sandbox.workspace
-    times: dict[str, int] = {}
-    for path in files:
-        if not os.path.isabs(path):
-            with suppress(OSError):  # what runs beside it may have removed it already
-                times[str(Path(path))] = os.lstat(root / path).st_ctime_ns
-    return times

@@ -20,7 +20,7 @@ from ringfence.audit.journal import Journal
 from ringfence.audit.violations import ViolationStore
 from ringfence.engines.base import Box, Engine
 from ringfence.errors import Internal, InvalidConfig, PoolExhausted, RingfenceError
-from ringfence.manager.assemble import Assembly, Blueprint, Judged, draw, warn_of
+from ringfence.manager.assemble import Assembly, Blueprint, Docker, Judged, draw, warn_of
 from ringfence.manager.configuring import home_directory, open_journal, state_directory
 from ringfence.manager.granting import REQUIRED, Wish
 from ringfence.manager.policing import PolicyEngine
@@ -123,6 +123,7 @@ class SandboxPool:
         session_ttl_seconds: a session that nobody used for so long is released.
         observers: who is told what happens in the pool and its boxes: metrics, traces (docs/metrics.md).
         agent_id, org_id: who the journal says asks, unless whoever takes a sandbox says otherwise.
+        docker_url: boxes are containers of this daemon (docs/docker.md).
         The others are those of `Sandbox`, for every box of the pool.
     """
 
@@ -145,6 +146,7 @@ class SandboxPool:
         observers: Sequence[Observer] = (),
         agent_id: str | None = None,
         org_id: str | None = None,
+        docker_url: str | None = None,
     ) -> None:
         if not session_ttl_seconds > 0:
             raise InvalidConfig(f"a session cannot live for {session_ttl_seconds!r} s", hint="give a time above zero")
@@ -161,6 +163,7 @@ class SandboxPool:
         )
         self._judged = partial(Judged, policy=policy, role=role)
         self._sandbox_config = sandbox_config
+        self._docker = Docker(url=docker_url) if docker_url is not None else None
         self._ttl = session_ttl_seconds
         self._who = Who(agent_id=agent_id, org_id=org_id)
         self._id = os.urandom(8).hex()
@@ -220,7 +223,9 @@ class SandboxPool:
         by_grant: dict[Grant, Pool[Warm]] = {}
         for tool in self._tools:
             judged = self._judged(tool=tool)
-            blueprint = draw(self._wish, config_path=self._sandbox_config, judged=judged, journal=journal)
+            blueprint = draw(
+                self._wish, config_path=self._sandbox_config, judged=judged, journal=journal, docker=self._docker
+            )
             grant = blueprint.assembly(sample).grant
             if grant not in by_grant:
                 by_grant[grant] = Pool(partial(self._make, blueprint), self.config)

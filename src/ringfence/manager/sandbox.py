@@ -16,7 +16,7 @@ from ringfence.audit.violations import ViolationStore
 from ringfence.engines.base import Box, Process
 from ringfence.errors import Internal, InvalidConfig, RingfenceError
 from ringfence.languages.registry import find as find_language
-from ringfence.manager.assemble import Assembly, Judged, assemble, warn_of
+from ringfence.manager.assemble import Assembly, Docker, Judged, assemble, warn_of
 from ringfence.manager.configuring import home_directory
 from ringfence.manager.granting import REQUIRED, Wish
 from ringfence.manager.pipeline import Collect, Judge, Pipeline, check_form
@@ -79,6 +79,7 @@ class Sandbox:
             (opens for writing, programs, connections, names and modes) or `full` (every open).
         observers: who is told what happens: metrics, traces (docs/metrics.md).
         agent_id, org_id: who the journal says asks for what runs.
+        docker: run in a container (docs/docker.md), whatever engine the environment names.
 
     Raises:
         InvalidConfig, PathAccessDenied: what was asked for makes no sense or cannot be granted.
@@ -106,6 +107,7 @@ class Sandbox:
         observers: Sequence[Observer] = (),
         agent_id: str | None = None,
         org_id: str | None = None,
+        docker: Docker | None = None,
     ) -> None:
         wish = Wish(
             workspace=workspace,
@@ -123,7 +125,7 @@ class Sandbox:
         name = os.urandom(8).hex()
         who = Who(session_id=name, agent_id=agent_id, org_id=org_id, sandbox_id=name, tool=tool)
         reporting = Reporting(who=who, observers=tuple(observers))
-        self._set_up(assemble(wish, config_path=config, judged=judged), confirmation, reporting)
+        self._set_up(assemble(wish, config_path=config, judged=judged, docker=docker), confirmation, reporting)
 
     def _set_up(self, assembly: Assembly, confirmation: ConfirmationService | None, reporting: Reporting) -> None:
         who = reporting.who

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ringfence.confinement.choose import container_filter
+from ringfence.confinement.choose import container_profile
 from ringfence.confinement.linux.bpf import AnyBit, Condition, NoneOf, OneOf
 from ringfence.confinement.linux.seccomp import Profile, assemble, refusals
 from ringfence.confinement.linux.seccomp_json import ARCHITECTURES, docker_profile, render
@@ -115,4 +115,4 @@ def test_the_file_in_deploy_is_what_the_rows_give() -> None:
 
 
 def test_the_text_says_the_same_as_the_data() -> None:
-    assert json.loads(render(docker_profile())) == docker_profile() == container_filter()
+    assert json.loads(render(docker_profile())) == docker_profile() == container_profile()

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ringfence.engines.native.classify import Evidence, allowed, classify, violations
+from ringfence.engines.boxes.classify import Evidence, allowed, classify, violations
 from ringfence.values.limits import Limit, Limits
 from ringfence.values.outcome import Ending, Exited, LimitHit, Signalled, TimedOut
 

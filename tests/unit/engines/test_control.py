@@ -7,13 +7,11 @@ import os
 import socket
 import struct
 from collections.abc import Awaitable, Callable
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
-from ringfence.engines.native.control import Control
-from ringfence.engines.native.protocol import VERSION, Kind, Manner
+from ringfence.engines.boxes.control import Control
+from ringfence.engines.boxes.protocol import VERSION, Kind, Manner
 from ringfence.errors import Internal
 
 
@@ -43,8 +41,7 @@ def converse(talk: Callable[[Control, FirstProcess], Awaitable[None]]) -> None:
         ours.setblocking(False)
         theirs.setblocking(False)
         ours.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
-        started: Any = SimpleNamespace(control=ours, seccomp=-1, notify=-1, configure=("umask", "18"))
-        control = Control(started)
+        control = Control(ours)
         try:
             async with asyncio.timeout(20):
                 await talk(control, FirstProcess(theirs))
@@ -64,7 +61,7 @@ async def turn() -> None:
 
 def test_ready_says_who_pid_1_is_by_the_kernels_word() -> None:
     async def talk(control: Control, first: FirstProcess) -> None:
-        control.configure()
+        control.configure(("umask", "18"), ())
         assert first.told() == (Kind.CONFIGURE, 0, ["umask", "18"], 0)
         first.say(Kind.READY, 0)
         await control.ready

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from ringfence.confinement.base import StandIn
-from ringfence.engines.native import identity
-from ringfence.engines.native.identity import _spare_id, stand_in
+from ringfence.engines.boxes import identity
+from ringfence.engines.boxes.identity import _spare_id, stand_in
 from ringfence.errors import InitializationFailed
 
 ALL = [(0, 2**32 - 1)]

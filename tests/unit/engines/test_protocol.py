@@ -10,8 +10,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from ringfence.engines.native import protocol
-from ringfence.engines.native.protocol import (
+from ringfence.engines.boxes import protocol
+from ringfence.engines.boxes.protocol import (
     BODY_MAX,
     INLINE_MAX,
     REPLY_MAX,

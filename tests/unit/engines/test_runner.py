@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from ringfence.engines.native import helper, protocol
-from ringfence.engines.native.runner import init, kernel, launch, words
+from ringfence.engines.boxes import helper, protocol
+from ringfence.engines.boxes.runner import init, kernel, launch, words
 from ringfence.errors import InitializationFailed, InvalidConfig
 from tests.support.fakes import a_view
 
@@ -39,15 +39,17 @@ def numbers_in(file: str) -> dict[str, int]:
 
 
 def test_a_plan_s_verbs_are_those_of_the_helper_in_c() -> None:
-    assert {verb.decode() for verb in launch.STEPS} == compared_with("launch.c", "prepare")
+    only_in_c = {"attach", "built"}  # for containers, whose engine needs the helper in C
+    assert {verb.decode() for verb in launch.STEPS} == compared_with("launch.c", "prepare") - only_in_c
 
 
 def test_a_guardian_s_duties_are_those_of_the_helper_in_c() -> None:
-    assert {verb.decode() for verb in launch.DUTIES} | {"wall"} == compared_with("launch.c", "next_duty")
+    only_in_c = {"detach", "remove"}  # for containers
+    assert {verb.decode() for verb in launch.DUTIES} | {"wall"} == compared_with("launch.c", "next_duty") - only_in_c
 
 
 def test_a_configuration_s_verbs_are_those_of_the_helper_in_c() -> None:
-    only_in_c = {"notify"}  # the runner cannot look at calls while they happen, and is not asked to
+    only_in_c = {"notify", "complain"}  # the runner cannot look at calls while they happen; and is in no container
     assert {verb.decode() for verb in init.CONFIGURATION} == compared_with("init.c", "configure") - only_in_c
 
 

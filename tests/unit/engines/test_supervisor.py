@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ringfence.engines.native.protocol import VERSION, Kind
+from ringfence.engines.boxes.protocol import VERSION, Kind
 from ringfence.engines.native.supervisor import Judge, Supervisor
 from ringfence.values.violation import Severity, Violation, ViolationType
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ringfence.engines.native.watch import Watch
+from ringfence.engines.boxes.watch import Watch
 from ringfence.limits.base import Reading
 from ringfence.values.limits import Limit, Limits
 from tests.support.fakes import FakeHolder

@@ -15,7 +15,7 @@ from ringfence import BashTool, Output, Result, Sandbox, SandboxExecutor, Verdic
 from ringfence.errors import CommandNotAllowed, InitializationFailed, InvalidConfig, PathAccessDenied, PermissionDenied
 from ringfence.manager import assemble as assembling
 from ringfence.manager import sandbox as module
-from ringfence.manager.assemble import RingfenceWarning, assemble
+from ringfence.manager.assemble import Docker, Judged, RingfenceWarning, assemble
 from ringfence.manager.blocking import wait_for
 from ringfence.manager.configuring import home_directory, load_config, state_directory
 from ringfence.manager.granting import Wish
@@ -269,10 +269,48 @@ def test_only_who_switches_it_off_twice_runs_bare(desk: Desk) -> None:
 
 
 @pytest.mark.req("D8")
-@pytest.mark.parametrize("engine", ["docker", "wasi", "aio"])
+@pytest.mark.parametrize("engine", ["wasi", "aio"])
 def test_an_engine_that_is_not_there_is_an_error_and_not_another_engine(desk: Desk, engine: str) -> None:
     with pytest.raises(InvalidConfig, match="not there yet"):
         assemble(Wish(workspace=desk.work), environ=environ(desk, RINGFENCE_TOOL_ENGINE=engine))
+
+
+@pytest.mark.req("B1", "D1", "D8")
+def test_docker_is_used_where_the_environment_the_caller_or_the_policy_says_so(desk: Desk, tmp_path: Path) -> None:
+    policy = tmp_path / "policy.yaml"
+    policy.write_text("policies: {default: {engine: docker}}\n")
+    plain = environ(desk)
+
+    by_variable = assemble(Wish(workspace=desk.work), environ=environ(desk, RINGFENCE_TOOL_ENGINE="docker"))
+    by_caller = assemble(Wish(workspace=desk.work), environ=plain, docker=Docker(url="tcp://127.0.0.1:2375"))
+    by_policy = assemble(Wish(workspace=desk.work), environ=plain, judged=Judged(policy=policy))
+
+    assert [made.engine.name for made in (by_variable, by_caller, by_policy)] == ["docker"] * 3
+    assert assemble(Wish(workspace=desk.work), environ=plain).engine.name == "native"
+
+
+def test_a_policy_s_engine_is_not_changed_by_who_asks_for_docker(desk: Desk, tmp_path: Path) -> None:
+    policy = tmp_path / "policy.yaml"
+    policy.write_text("policies: {default: {engine: native}}\n")
+    asked = Docker(url="unix:///run/docker.sock")
+
+    with pytest.raises(InvalidConfig, match="'native' has to be used"):
+        assemble(Wish(workspace=desk.work), environ=environ(desk), judged=Judged(policy=policy), docker=asked)
+    settings = environ(desk, RINGFENCE_TOOL_ENGINE="docker")
+    assert assemble(Wish(workspace=desk.work), environ=settings, judged=Judged(policy=policy)).engine.name == "native"
+
+
+def test_a_sandbox_that_is_switched_off_does_not_switch_docker_off(desk: Desk) -> None:
+    off = environ(desk, RINGFENCE_SANDBOX_ENABLED="0", RINGFENCE_PROCESS_SANDBOX_REQUIRED="0")
+
+    with pytest.warns(RingfenceWarning, match="without any wall"):
+        assert assemble(Wish(workspace=desk.work), environ=off, docker=Docker()).engine.name == "docker"
+
+
+@pytest.mark.parametrize("url", ["docker.sock", "ssh://host", "unix://", "npipe:////./pipe/docker_engine"])
+def test_an_address_that_no_daemon_can_have_is_refused_and_says_what_one_looks_like(desk: Desk, url: str) -> None:
+    with pytest.raises(InvalidConfig, match="unix:///path"):
+        assemble(Wish(workspace=desk.work), environ=environ(desk), docker=Docker(url=url))
 
 
 @pytest.mark.req("D8")

@@ -19,7 +19,7 @@ hold sockets, devices and kernel knobs. /etc stays an allow-list, because its se
 
 _PLAIN_HOME = "/home/agent"
 
-_OWN = tuple({os.path.realpath(sys.prefix), os.path.dirname(os.path.realpath(ringfence.errors.__file__))})
+OWN = tuple({os.path.realpath(sys.prefix), os.path.dirname(os.path.realpath(ringfence.errors.__file__))})
 """What runs us. In a workspace (a virtual environment there, a checkout) it stays readable, but what we run next must
 not be the agent's code."""
 
@@ -50,7 +50,7 @@ def build_view(grant: Grant, *, home: str, host_path: str, uid: int, gid: int) -
     shown = [path for path in (*readable, *tools.roots) if path not in writable and rules.matches(path) is None]
     # Tools are not searched for names: their trees are large, and programs are all that they hold.
     searched = [*map(os.fspath, grant.readable), *([os.path.realpath(home)] if grant.read_outside else [])]
-    masks = find_masks(writable, rules=rules, protected=grant.protected, frozen=_OWN)
+    masks = find_masks(writable, rules=rules, protected=grant.protected, frozen=OWN)
     ignored = tuple(name for name in sorted(rules.names) if name.isprintable() and not set(name) & set("*?[\\!# "))
     inside = _home_inside(home, (*system, *(link for link, _ in links)))
     view = View(
@@ -65,7 +65,7 @@ def build_view(grant: Grant, *, home: str, host_path: str, uid: int, gid: int) -
         linked=tuple((path, real) for path in tools.roots if (real := os.path.realpath(path)) != path),
         writable=writable,
         covers=tuple(masks.covers),
-        hidden=_hidden(shown, searched, rules, writable),
+        hidden=hidden_in(shown, searched, rules, writable),
         tmp_bytes=grant.limits.tmp_bytes,
         unix_sockets=not grant.read_outside,
     )
@@ -97,7 +97,7 @@ def _outside(system: tuple[str, ...]) -> list[str]:
     ]
 
 
-def _hidden(shown: list[str], searched: list[str], rules: PathRules, writable: tuple[str, ...]) -> tuple[str, ...]:
+def hidden_in(shown: list[str], searched: list[str], rules: PathRules, writable: tuple[str, ...]) -> tuple[str, ...]:
     """What the blacklist hides in the readable directories; the writable ones have covers of their own."""
     # A row that leads through a link cannot be covered under that name; what it leads to has a row of its own.
     found = [

@@ -1,1 +1,1 @@
-"""Boxes that are containers of a Docker daemon."""
+"""The Docker engine: one hardened container per box, with our own helper as its first process."""

@@ -22,7 +22,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from ringfence.confinement.choose import container_filter
+from ringfence.confinement.choose import container_profile
 from ringfence.errors import InitializationFailed
 
 if TYPE_CHECKING:
@@ -249,7 +249,7 @@ def _walled_in(image: str, argv: tuple[str, ...]) -> dict[str, Any]:
         "HostConfig": {
             "NetworkMode": "none",
             "CapDrop": ["ALL"],
-            "SecurityOpt": ["no-new-privileges", f"seccomp={json.dumps(container_filter())}"],
+            "SecurityOpt": ["no-new-privileges", f"seccomp={json.dumps(container_profile())}"],
             "PidsLimit": 64,
             "Memory": 512 * 1024 * 1024,
             "MemorySwap": 512 * 1024 * 1024,

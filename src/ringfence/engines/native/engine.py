@@ -7,12 +7,13 @@ from dataclasses import replace
 
 from ringfence.confinement.base import Confiner, Prepared
 from ringfence.confinement.choose import build_view, choose, notification_filter
-from ringfence.engines.native.box import NativeBox
-from ringfence.engines.native.helper import is_python
-from ringfence.engines.native.identity import INSIDE, stand_in
-from ringfence.engines.native.interpreter import find_python
-from ringfence.engines.native.standby import Setting
+from ringfence.engines.boxes.box import HelperBox
+from ringfence.engines.boxes.helper import is_python
+from ringfence.engines.boxes.identity import INSIDE, stand_in
+from ringfence.engines.boxes.programs import HostPrograms, find_python
+from ringfence.engines.boxes.standby import Setting
 from ringfence.engines.native.starting import Started, helper, start
+from ringfence.engines.native.surroundings import NativeSurroundings
 from ringfence.errors import InitializationFailed, Internal
 from ringfence.limits.base import Holder
 from ringfence.limits.choose import choose as choose_holder
@@ -41,7 +42,7 @@ class NativeEngine:
         self._home = home
         self._only = only
 
-    async def open(self, grant: Grant) -> NativeBox:
+    async def open(self, grant: Grant) -> HelperBox:
         helper()
         confiner = choose(self._confiners, grant.requires - _BY_LIMITS, only=self._only)
         if Guarantee.PROTECTED_PATHS not in confiner.probe().guarantees:
@@ -83,7 +84,7 @@ class NativeEngine:
         """The filter that has refusals explained; only our helper in C can look."""
         return b"" if is_python() else notification_filter(grant)
 
-    def _box(self, started: Started, grant: Grant, confiner: Confiner, prepared: Prepared, holder: Holder) -> NativeBox:
+    def _box(self, started: Started, grant: Grant, confiner: Confiner, prepared: Prepared, holder: Holder) -> HelperBox:
         probe = confiner.probe()
         guarantees = probe.guarantees | _BY_LIMITS
         if grant.read_outside:
@@ -107,12 +108,13 @@ class NativeEngine:
         setting = Setting(
             cwd=os.fspath(grant.workspace),
             env=tuple(f"{name}={value}" for name, value in env.items()),
-            path=env["PATH"],
+            programs=HostPrograms(env["PATH"]),
             shell=shell,
             python=grant.python or find_python(env["PATH"]),
             preload=grant.preload,
         )
-        return NativeBox(started, grant, prepared.view, holder, wall, audit, setting)
+        around = NativeSurroundings(started, grant, prepared.view)
+        return HelperBox(around, grant, holder, wall, audit, setting)
 
 
 def _redacted(started: Started, grant: Grant, home: str) -> tuple[str, ...]:

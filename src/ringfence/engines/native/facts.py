@@ -3,7 +3,7 @@
 import os
 import subprocess
 
-from ringfence.engines.native import helper, protocol
+from ringfence.engines.boxes import helper, protocol
 from ringfence.errors import RingfenceError
 
 

@@ -8,7 +8,7 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 
 from ringfence.confinement.base import Confiner, Descriptors, Launch, Prepared, StandIn
-from ringfence.engines.native import helper as helpers
+from ringfence.engines.boxes import helper as helpers
 from ringfence.errors import InitializationFailed
 from ringfence.limits import rlimits
 from ringfence.limits.base import Holder

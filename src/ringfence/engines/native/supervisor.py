@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from ringfence.engines.native.protocol import VERSION, Kind
+from ringfence.engines.boxes.protocol import VERSION, Kind
 from ringfence.values.outcome import Observed
 from ringfence.values.violation import Severity, Violation, ViolationType
 

@@ -1,4 +1,4 @@
-"""One box of the native engine: PID 1 behind a wall, and the way to run things in it.
+"""One box: PID 1 behind a wall, whichever engine built it, and the way to run things in it.
 
 A command's pipes are made here and passed to PID 1, which reports the end only after everything that the command
 started is dead. An interpreter that keeps its state has a socket of its own besides; that a call of it is over is its
@@ -8,7 +8,6 @@ So every call has an end that is ours, whatever is inside.
 """
 
 import asyncio
-import errno
 import os
 import select
 import signal
@@ -18,32 +17,21 @@ from contextlib import ExitStack, suppress
 from functools import partial
 from typing import Any
 
-from ringfence.confinement.base import View
-from ringfence.confinement.choose import notification_rules
-from ringfence.engines.native.classify import Evidence, classify, violations
-from ringfence.engines.native.context import Context
-from ringfence.engines.native.control import Control, Job
-from ringfence.engines.native.explain import Explainer
-from ringfence.engines.native.interpreter import find_program
-from ringfence.engines.native.last_command import as_last, as_program
-from ringfence.engines.native.process import NativeProcess
-from ringfence.engines.native.protocol import Kind, Reply
-from ringfence.engines.native.standby import (
-    COMMAND_MAX,
-    Setting,
-    WaitingShell,
-    command_words,
-    start_context,
-    start_shell,
-)
-from ringfence.engines.native.starting import Started
-from ringfence.engines.native.supervisor import Supervisor
-from ringfence.engines.native.watch import Watch
-from ringfence.engines.native.work import Work
+from ringfence.engines.boxes.base import Surroundings
+from ringfence.engines.boxes.context import Context
+from ringfence.engines.boxes.control import Control, Job
+from ringfence.engines.boxes.last_command import as_last, as_program
+from ringfence.engines.boxes.process import BoxProcess
+from ringfence.engines.boxes.protocol import Kind, Reply
+from ringfence.engines.boxes.results import Results
+from ringfence.engines.boxes.spawning import Spawner, spawn_failed
+from ringfence.engines.boxes.standby import COMMAND_MAX, Setting, WaitingShell, start_context, start_shell
+from ringfence.engines.boxes.watch import Watch
+from ringfence.engines.boxes.work import Work
 from ringfence.engines.streams import feed
 from ringfence.errors import Internal, SpawnFailed
 from ringfence.limits.base import Holder
-from ringfence.values.grant import Explain, Grant
+from ringfence.values.grant import Grant
 from ringfence.values.guarantee import Guarantee, Wall
 from ringfence.values.limits import Limit
 from ringfence.values.outcome import Result, SandboxAudit, Usage
@@ -62,9 +50,6 @@ _PAUSE_SECONDS = 0.002
 _BETWEEN_SECONDS = 1.0
 """How often an interpreter is looked at that runs nothing for us: its threads may."""
 _ENDED_KEPT = 100
-_LONG_COMMAND = 100_000
-"""The kernel takes at most 128 KiB for one argument; longer commands are read by the shell from a descriptor."""
-_SCRIPT = ". /dev/fd/9"
 _KILLED_AT_ONCE = frozenset({Limit.MEMORY, Limit.DISK, Limit.FILES})
 """Limits that an interpreter is not asked to respect first: there is no time for it."""
 _AT_ONCE_SECONDS = 0.001
@@ -72,47 +57,39 @@ _SELECT_MAX = 1024
 """What select(2) takes; it is the one call that waits for less than a millisecond."""
 _running = 0
 """Pieces of work under way in this process."""
-_HINTS = {
-    errno.ENOENT: "is it installed, and on the PATH inside?",
-    errno.EACCES: "is it executable, and the directory granted?",
-    errno.E2BIG: "arguments and environment are larger than the kernel takes",
-    errno.EAGAIN: "the process limit is used up",
-}
 
 
-class NativeBox:
+class HelperBox:
     interprets = frozenset({"python"})
 
     def __init__(
         self,
-        started: Started,
+        around: Surroundings,
         grant: Grant,
-        view: View,
         holder: Holder,
         wall: Wall,
         audit: SandboxAudit,
         setting: Setting,
     ) -> None:
-        self._started = started
-        self._view = view
+        self._around = around
         self._grant = grant
         self._holder = holder
         self._setting = setting
         self.wall = wall
         self.audit = audit
         self._loop = asyncio.get_running_loop()
-        self._control = Control(started)
-        self._supervisor: Supervisor | None = None
+        self._control = Control(around.control)
+        self._spawner = Spawner(self._control, setting, around.owner)
+        self._results = Results(grant.limits, holder, wall, audit)
         self._turn = asyncio.Lock()
-        self._kills = 0
         self._roots = tuple(map(os.fspath, grant.writable_roots))
         self._shell: WaitingShell | None = None
         self._contexts: dict[tuple[str, str], Context] = {}
-        self._processes: dict[int, NativeProcess] = {}
+        self._processes: dict[int, BoxProcess] = {}
         self._preparing: asyncio.TimerHandle | None = None
         self._between: asyncio.TimerHandle | None = None
         self._closed = False
-        self._gone: asyncio.Future[None] = self._loop.create_future()
+        self._ending: asyncio.Task[None] | None = None
 
     # --- life ---------------------------------------------------------------------------------------------------------
 
@@ -131,19 +108,17 @@ class NativeBox:
         """Let PID 1 confine itself; returns when the wall stands.
 
         Raises:
-            Internal: it did not come up; the message holds what launcher and bwrap said.
+            Internal: it did not come up; the message holds what those said who built the wall.
         """
-        self._control.configure()
+        self._control.configure(self._around.configure, self._around.descriptors)
         try:
             await self._control.ready
         except Internal:
-            raise Internal(self._complaints() or "the box ended before it was ready") from None
+            raise Internal(self._around.complaints() or "the box ended before it was ready") from None
         listener = self._control.take_listener()
         if listener >= 0:
             try:
-                reads = self._grant.explain is Explain.FULL
-                self._supervisor = Supervisor(self._started.lifeline, Explainer(self._grant, self._view), reads=reads)
-                self._supervisor.attach(listener, notification_rules(self._grant, self._view))
+                self._results.supervision = self._around.supervise(listener)
             finally:
                 os.close(listener)
 
@@ -160,19 +135,13 @@ class NativeBox:
             with suppress(Internal, SpawnFailed, TimeoutError):  # said again, with reasons, to whoever calls it
                 await self._context("python", MAIN)
 
-    def _complaints(self) -> str:
-        os.set_blocking(self._started.complaints, False)
-        with suppress(OSError):
-            return os.read(self._started.complaints, 4096).decode(errors="replace").strip()
-        return ""
-
     async def close(self) -> None:
         if not self._closed:
             self._closed = True
             self._let_go()
-            descriptor = os.pidfd_open(self._started.launcher.pid)
-            self._loop.add_reader(descriptor, self._on_gone, descriptor)
-        if await _wait_through_cancel(self._gone):
+            self._ending = self._loop.create_task(self._end())
+        assert self._ending is not None
+        if await _wait_through_cancel(self._ending):
             raise asyncio.CancelledError
 
     def _let_go(self) -> None:
@@ -182,25 +151,21 @@ class NativeBox:
         if self._shell is not None:
             self._shell.close()
         self._control.close()
-        if self._supervisor is not None:
-            self._supervisor.close()
-        self._started.let_go()
+        if self._results.supervision is not None:
+            self._results.supervision.close()
+        self._around.let_go()
 
-    def _on_gone(self, descriptor: int) -> None:
-        """The launcher has ended, and with it everything in the box."""
-        self._loop.remove_reader(descriptor)
-        os.close(descriptor)
-        self._started.launcher.wait()
+    async def _end(self) -> None:
+        await self._around.wait_gone()
         self._holder.close()
         self._control.fail(Internal("the box was closed while the command ran"))
         for context in self._contexts.values():
             context.close()
-        self._gone.set_result(None)
 
     # --- what runs in it ----------------------------------------------------------------------------------------------
 
     def find_program(self, names: tuple[str, ...]) -> str | None:
-        return find_program(names, self._setting.path)
+        return self._setting.programs.find(names)
 
     async def run(self, request: Request) -> Result:
         global _running
@@ -220,7 +185,7 @@ class NativeBox:
             return await self._run_call("shell", request.context, request.command or "", request)
         return await self._run_command(request)
 
-    async def start(self, request: Request, *, terminal: tuple[int, int] | None = None) -> NativeProcess:
+    async def start(self, request: Request, *, terminal: tuple[int, int] | None = None) -> BoxProcess:
         """Start a command that goes on while others run. With `terminal`, on one of that many rows and columns.
 
         Raises:
@@ -234,13 +199,13 @@ class NativeBox:
             outputs = (-1, -1)
             descriptors: list[int] = []
             if terminal is None:
-                end, inputs = self._pipe()
+                end, inputs = self._spawner.pipe()
                 theirs.callback(os.close, end)
-                outputs, ends = self._outputs(theirs)
+                outputs, ends = self._spawner.outputs(theirs)
                 descriptors = [end, *ends]
-            argv = self._argv(request, descriptors, theirs)
+            argv = self._spawner.argv(request, descriptors, theirs)
             try:
-                job = self._start(argv, request, descriptors, terminal)
+                job = self._spawner.start(argv, request, descriptors, terminal)
             except BaseException:
                 for descriptor in (inputs, *outputs):
                     if descriptor >= 0:
@@ -249,14 +214,14 @@ class NativeBox:
         if job.terminal is not None:
             inputs = await self._terminal(job, argv[0])
             outputs = (os.dup(inputs), -1)
-        process = NativeProcess(self._control, job, request, inputs, outputs, self._grant.limits, self._ended_result)
+        process = BoxProcess(self._control, job, request, inputs, outputs, self._grant.limits, self._results.of_process)
         process.watch(self._holder, self._roots)
         self._forget_the_oldest()
         self._processes[job.id] = process
         await asyncio.sleep(0)  # a program that is not there says so at once
         return process
 
-    def processes(self) -> tuple[NativeProcess, ...]:
+    def processes(self) -> tuple[BoxProcess, ...]:
         """What was started and goes on, and what has ended and was not forgotten yet."""
         return tuple(self._processes.values())
 
@@ -293,15 +258,13 @@ class NativeBox:
 
     def _begin(self) -> float:
         """From now on, what is used and seen counts for the piece of work that comes; returns the time."""
-        self._holder.start_command()
-        if self._supervisor is not None:
-            self._supervisor.begin()
+        self._results.begin()
         return time.monotonic()
 
     async def _run_command(self, request: Request) -> Result:
         begin = self._begin()
         feeder: asyncio.Task[None] | None = None
-        program = as_program(request.command, self._setting.path) if request.command is not None else None
+        program = as_program(request.command, self._setting.programs) if request.command is not None else None
         work = self._tell_waiting_shell(request) if program is None else None
         if work is None:
             work, stdin = self._spawn(request, program)
@@ -319,7 +282,7 @@ class NativeBox:
         if self.alive:
             self._preparing = self._loop.call_later(_PAUSE_SECONDS, self._prepare_shell)
         assert isinstance(reply, Reply)
-        return self._result(work, reply, time.monotonic() - begin, self._timeout(request))
+        return self._results.of_reply(work, reply, time.monotonic() - begin, self._timeout(request))
 
     def _tell_waiting_shell(self, request: Request) -> Work | None:
         """Hand the command to the shell that waits, if there is one and nothing speaks against it."""
@@ -328,7 +291,7 @@ class NativeBox:
             return None
         if request.cwd is not None and os.fspath(request.cwd) != self._setting.cwd:
             return None
-        text = os.fsencode(as_last(command, self._setting.path))
+        text = os.fsencode(as_last(command, self._setting.programs))
         if len(text) > COMMAND_MAX:
             return None
         self._shell = None
@@ -346,7 +309,7 @@ class NativeBox:
                 self._shell.close()
                 self._shell = None
             with suppress(OSError):  # then the next command gets a shell of its own
-                self._shell = start_shell(self._control, self._setting, self._pipe)
+                self._shell = start_shell(self._control, self._setting, self._spawner.pipe)
 
     def _spawn(self, request: Request, program: tuple[str, ...] | None) -> tuple[Work, int]:
         """Ask PID 1 to start the command, or the program that a shell would become; also our end of its stdin (-1 if it
@@ -356,30 +319,18 @@ class NativeBox:
             if request.stdin is None:
                 inputs = os.open("/dev/null", os.O_RDONLY | os.O_CLOEXEC)
             else:
-                inputs, stdin = self._pipe()
+                inputs, stdin = self._spawner.pipe()
                 undo.callback(os.close, stdin)
             theirs.callback(os.close, inputs)
-            outputs, ends = self._outputs(theirs)
+            outputs, ends = self._spawner.outputs(theirs)
             for descriptor in outputs:
                 undo.callback(os.close, descriptor)
             descriptors = [inputs, *ends]
-            argv = self._argv(request, descriptors, theirs) if program is None else list(program)
-            work = Work(self._start(argv, request, descriptors))
+            argv = self._spawner.argv(request, descriptors, theirs) if program is None else list(program)
+            work = Work(self._spawner.start(argv, request, descriptors))
             undo.pop_all()
             work.listen(outputs, request, self._grant.limits.output_bytes, self._stop, self._on_fault)
             return work, stdin
-
-    def _start(
-        self, argv: list[str], request: Request, descriptors: list[int], terminal: tuple[int, int] | None = None
-    ) -> Job:
-        cwd = self._setting.cwd if request.cwd is None else os.fspath(request.cwd)
-        env = (*self._setting.env, f"PWD={cwd}", *(f"{name}={value}" for name, value in request.env))
-        try:
-            return self._control.start(command_words(cwd, argv, _last_of_each(env)), descriptors, terminal=terminal)
-        except OSError as fault:
-            if fault.errno == errno.E2BIG:
-                raise SpawnFailed(argv[0], os.strerror(errno.E2BIG), hint=_HINTS[errno.E2BIG]) from fault
-            raise Internal("the box is gone", hint="open a new one") from fault
 
     async def _terminal(self, job: Job, program: str) -> int:
         assert job.terminal is not None
@@ -392,39 +343,10 @@ class NativeBox:
             if not job.ended.done():
                 self._control.kill(job)
                 raise
-            failure = self._spawn_failed(job.ended.result(), program)
+            failure = spawn_failed(job.ended.result(), program)
             if Guarantee.HOST_PROCESSES_HIDDEN not in self.wall.guarantees:
                 raise SpawnFailed(program, "there are no terminals behind this wall", hint="leave it out") from None
             raise failure from None
-
-    def _outputs(self, theirs: ExitStack) -> tuple[tuple[int, int], tuple[int, int]]:
-        out, out_end = self._pipe()
-        theirs.callback(os.close, out_end)
-        err, err_end = self._pipe()
-        theirs.callback(os.close, err_end)
-        return (out, err), (out_end, err_end)
-
-    def _pipe(self) -> tuple[int, int]:
-        """A pipe that the command may open again by name, as /dev/stderr, also where its uid is not ours."""
-        ours, theirs = os.pipe()
-        if self._started.owner is not None:
-            os.fchown(ours, *self._started.owner)
-        return ours, theirs
-
-    def _argv(self, request: Request, descriptors: list[int], undo: ExitStack) -> list[str]:
-        if request.argv is not None:
-            return list(request.argv)
-        command = request.command or ""
-        encoded = os.fsencode(command)
-        if len(encoded) < _LONG_COMMAND:
-            return [self._setting.shell, "-c", "--", command]
-        script = os.memfd_create("command", os.MFD_CLOEXEC)
-        undo.callback(os.close, script)
-        with open(script, "wb", closefd=False) as file:
-            file.write(encoded)
-        os.lseek(script, 0, os.SEEK_SET)
-        descriptors.append(script)
-        return [self._setting.shell, "-c", _SCRIPT]
 
     # --- interpreters -------------------------------------------------------------------------------------------------
 
@@ -452,14 +374,10 @@ class NativeBox:
         timeout = self._timeout(request)
         work.state_was_lost = was_lost
         if isinstance(reply, Reply):
-            return self._result(work, reply, wall_seconds, timeout)
-        evidence = Evidence(
-            status=(reply or 0) << 8,
-            killed_for=work.killed_for,
-            memory_kills=self._new_memory_kills(),
-            cpu_seconds=context.cpu_seconds() - cpu,
-        )
-        return self._outcome(work, evidence, wall_seconds, timeout, context.peak_memory_bytes(wall_seconds))
+            return self._results.of_reply(work, reply, wall_seconds, timeout)
+        cpu_seconds = context.cpu_seconds() - cpu
+        peak = context.peak_memory_bytes(wall_seconds)
+        return self._results.of_call(work, reply or 0, cpu_seconds, peak, wall_seconds, timeout)
 
     async def _context(self, language: str, name: str) -> Context:
         """The interpreter of that name; started if there is none.
@@ -476,7 +394,7 @@ class NativeBox:
             if context is not None:
                 self._drop(context)
             try:
-                context = start_context(self._control, self._setting, self._pipe, language, name)
+                context = start_context(self._control, self._setting, self._spawner.pipe, language, name)
             except OSError as fault:
                 raise Internal("the box is gone", hint="open a new one") from fault
             self._contexts[language, name] = context
@@ -502,7 +420,7 @@ class NativeBox:
         if context.job.ended.done() and context.job.ended.exception() is None:
             reply = context.job.ended.result()
             if reply.kind is Kind.FAILED:
-                return self._spawn_failed(reply, program)
+                return spawn_failed(reply, program)
         context.readers[1].drain()
         said = context.readers[1].capture.kept()
         last = said.decode(errors="replace").strip().splitlines()[-1:] or ["it did not start in time"]
@@ -542,7 +460,7 @@ class NativeBox:
                 timer.cancel()
             work.hang_up()
         if isinstance(reply, Reply) and reply.kind is Kind.FAILED:
-            raise self._spawn_failed(reply, request.argv[0] if request.argv else self._setting.shell)
+            raise spawn_failed(reply, request.argv[0] if request.argv else self._setting.shell)
         if work.fault is not None:
             raise work.fault
         return reply
@@ -555,7 +473,7 @@ class NativeBox:
         if _running > 1:
             return work.over.done()
         context = work.context
-        descriptor = self._started.control.fileno() if context is None else context.fileno()
+        descriptor = self._control.fileno() if context is None else context.fileno()
         end = time.monotonic() + (_AT_ONCE_SECONDS if context is None else _AT_ONCE_SECONDS / 2)
         while not work.over.done() and 0 <= descriptor < _SELECT_MAX:
             left = end - time.monotonic()
@@ -573,14 +491,9 @@ class NativeBox:
         Raises:
             Internal: the box was lost for another reason.
         """
-        if work.killed_for is not None or self._holder.memory_kills() > self._kills:
+        if work.killed_for is not None or self._results.was_killed_for_memory():
             return Reply(Kind.ENDED, work.job.id, (int(signal.SIGKILL), 0, 0, 0))
         raise fault
-
-    def _spawn_failed(self, reply: Reply, program: str) -> SpawnFailed:
-        number = reply.numbers[0]
-        why = os.strerror(number) if number < 4096 else "for an unknown reason"
-        return SpawnFailed(program, why, hint=_HINTS.get(number, ""))
 
     def _timeout(self, request: Request) -> float:
         wall = self._grant.limits.wall_seconds
@@ -604,8 +517,7 @@ class NativeBox:
 
     def _give_up_on(self, work: Work) -> None:
         if not work.over.done() and not self._closed and self._control.first_pid:
-            with suppress(ProcessLookupError):
-                os.kill(self._control.first_pid, signal.SIGKILL)
+            self._around.kill(self._control.first_pid)
 
     def _on_fed(self, work: Work, feeder: asyncio.Task[None]) -> None:
         fault = None if feeder.cancelled() else feeder.exception()
@@ -616,70 +528,6 @@ class NativeBox:
         """The caller's callback or stream failed: the command is ended, and the fault raised when it is."""
         work.fault = work.fault or fault
         self._stop(work, Limit.WALL)
-
-    # --- results ------------------------------------------------------------------------------------------------------
-
-    def _result(self, work: Work, reply: Reply, wall_seconds: float, timeout: float) -> Result:
-        status, user, system, peak_kib = reply.numbers
-        evidence = Evidence(
-            status=status & 0xFFFF,
-            killed_for=work.killed_for,
-            memory_kills=self._new_memory_kills(),
-            cpu_seconds=(user + system) / 1e6,
-        )
-        return self._outcome(work, evidence, wall_seconds, timeout, min(peak_kib, 1 << 40) * 1024)
-
-    def _new_memory_kills(self) -> int:
-        """How often the kernel killed for memory since the last time that somebody asked."""
-        before, self._kills = self._kills, self._holder.memory_kills()
-        return self._kills - before
-
-    def _outcome(self, work: Work, evidence: Evidence, wall_seconds: float, timeout: float, peak: int) -> Result:
-        limits = self._grant.limits
-        ending = classify(evidence, limits, timeout)
-        out, err = work.captures
-        cell = work.cell
-        refused, observed = self._supervisor.end() if self._supervisor is not None else ((), None)
-        return Result(
-            ending=ending,
-            stdout_bytes=out.kept(),
-            stderr_bytes=err.kept(),
-            stdout_dropped=out.dropped,
-            stderr_dropped=err.dropped,
-            usage=Usage(
-                wall_seconds=wall_seconds,
-                cpu_seconds=evidence.cpu_seconds,
-                peak_memory_bytes=max(self._holder.peak_memory_bytes(), peak),
-                measured_by=f"{self._holder.name}, wait4" if cell is None else f"{self._holder.name}, CPU clock",
-            ),
-            violations=(*refused, *violations(evidence, ending, limits)),
-            observed=observed,
-            wall=self.wall,
-            audit=self.audit,
-            results=() if cell is None else tuple(cell.shown),
-            error=None if cell is None else cell.error,
-            state_kept=work.context is None or (work.context.alive and not work.state_was_lost),
-        )
-
-    def _ended_result(self, process: NativeProcess, reply: Reply) -> Result:
-        """How a command that ran beside others ended."""
-        status, user, system, peak_kib = reply.numbers
-        limits = self._grant.limits
-        was_killed = status & 0x7F == signal.SIGKILL
-        evidence = Evidence(
-            status=status & 0xFFFF,
-            killed_for=process.killed_for,
-            memory_kills=self._new_memory_kills() if was_killed else 0,
-            cpu_seconds=(user + system) / 1e6,
-        )
-        ending = classify(evidence, limits, limits.wall_seconds)
-        return Result(
-            ending=ending,
-            usage=Usage(process.seconds, evidence.cpu_seconds, min(peak_kib, 1 << 40) * 1024, "wait4"),
-            violations=violations(evidence, ending, limits),
-            wall=self.wall,
-            audit=self.audit,
-        )
 
     def usage(self) -> Usage:
         reading = self._holder.read(self._control.first_pid)
@@ -699,8 +547,3 @@ async def _wait_through_cancel(future: asyncio.Future[Any]) -> bool:
 
 def _context_language(language: str) -> str:
     return "shell" if language in ("bash", "sh") else language
-
-
-def _last_of_each(env: tuple[str, ...]) -> tuple[str, ...]:
-    """The variables with the last value that each was given."""
-    return tuple({word.partition("=")[0]: word for word in env}.values())

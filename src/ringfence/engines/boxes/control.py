@@ -2,14 +2,14 @@
 
 import asyncio
 import os
+import socket
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from ringfence.engines.native import protocol
-from ringfence.engines.native.protocol import Kind, Manner, Reply
-from ringfence.engines.native.starting import Started
+from ringfence.engines.boxes import protocol
+from ringfence.engines.boxes.protocol import Kind, Manner, Reply
 from ringfence.errors import Internal
 
 
@@ -29,9 +29,8 @@ class Job:
 
 
 class Control:
-    def __init__(self, started: Started) -> None:
-        self._started = started
-        self._socket = started.control
+    def __init__(self, connection: socket.socket) -> None:
+        self._socket = connection
         self._loop = asyncio.get_running_loop()
         self._jobs: dict[int, Job] = {}
         self._count = 0
@@ -45,11 +44,14 @@ class Control:
         self.lost = False
         self._loop.add_reader(self._socket.fileno(), self._on_message)
 
-    def configure(self) -> None:
+    def configure(self, words: Iterable[str], descriptors: Sequence[int]) -> None:
         """Let PID 1 confine itself; `ready` is settled when it has."""
-        descriptors = [each for each in (self._started.seccomp, self._started.notify) if each >= 0]
         with suppress(OSError):
-            protocol.send(self._socket, Kind.CONFIGURE, 0, self._started.configure, descriptors)
+            protocol.send(self._socket, Kind.CONFIGURE, 0, words, descriptors)
+
+    def fileno(self) -> int:
+        """Where replies come from."""
+        return self._socket.fileno()
 
     def start(
         self,

@@ -13,8 +13,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 
+from ringfence.engines.boxes.control import Job
 from ringfence.engines.frames import Frames, read_done, read_error, read_shown
-from ringfence.engines.native.control import Job
 from ringfence.engines.streams import Capture, Reader
 from ringfence.errors import Internal
 from ringfence.values.request import Overflow, Stream

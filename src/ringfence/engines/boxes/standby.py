@@ -19,9 +19,10 @@ from functools import cache, partial
 from importlib.util import MAGIC_NUMBER
 from pathlib import Path
 
-from ringfence.engines.native.context import Context
-from ringfence.engines.native.control import Control, Job
-from ringfence.engines.native.protocol import Manner
+from ringfence.engines.boxes.context import Context
+from ringfence.engines.boxes.control import Control, Job
+from ringfence.engines.boxes.programs import Programs
+from ringfence.engines.boxes.protocol import Manner
 
 COMMAND_MAX = 4000
 """Bytes of a command that a waiting shell takes: it reads them one by one, and they fit into a pipe at once."""
@@ -53,8 +54,7 @@ class Setting:
 
     cwd: str
     env: tuple[str, ...]
-    path: str
-    """PATH inside; directories have the same names outside."""
+    programs: Programs
     shell: str
     python: str | None
     preload: tuple[str, ...]

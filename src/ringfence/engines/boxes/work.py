@@ -5,10 +5,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 
-from ringfence.engines.native.context import Cell, Context
-from ringfence.engines.native.control import Job
-from ringfence.engines.native.protocol import Reply
-from ringfence.engines.native.standby import WaitingShell
+from ringfence.engines.boxes.context import Cell, Context
+from ringfence.engines.boxes.control import Job
+from ringfence.engines.boxes.protocol import Reply
+from ringfence.engines.boxes.standby import WaitingShell
 from ringfence.engines.streams import Capture, Reader
 from ringfence.values.limits import Limit
 from ringfence.values.request import Request, Stream

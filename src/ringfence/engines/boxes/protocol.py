@@ -36,6 +36,7 @@ class Kind(IntEnum):
     ATTACH = 32
     ANSWER = 33
     FORGET = 34
+    ENTRUST = 35
     ASKED = 48
     TOUCHED = 49
 
@@ -69,6 +70,11 @@ class Received:
     """The manager's end of a terminal, or the listener; whoever receives it closes it."""
 
 
+def pack_header(kind: Kind, id: int = 0, last: int = 0) -> bytes:
+    """The four numbers that a packet begins with; the last is the body's length, or what the kind means by it."""
+    return _HEADER.pack(VERSION, kind, id, last)
+
+
 def send(
     control: socket.socket, kind: Kind, id: int, words: Iterable[str] = (), descriptors: Sequence[int] = ()
 ) -> None:
@@ -80,7 +86,7 @@ def send(
     body = os.fsencode("\0".join((*words, "")))
     if len(body) > BODY_MAX:
         raise OSError(errno.E2BIG, os.strerror(errno.E2BIG))
-    header = _HEADER.pack(VERSION, kind, id, len(body))
+    header = pack_header(kind, id, len(body))
     if len(body) <= INLINE_MAX:
         socket.send_fds(control, [header + body], descriptors)
         return

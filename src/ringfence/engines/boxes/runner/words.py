@@ -21,7 +21,7 @@ BODY_MAX = 16 * 1024 * 1024
 
 CONFIGURE, SPAWN, KILL, SIGNAL = 1, 2, 3, 4
 READY, FAILED, ENDED, TERMINAL = 16, 17, 18, 19
-ATTACH, ANSWER, FORGET, ASKED, TOUCHED = 32, 33, 34, 48, 49  # of the guardian in C, which alone can look
+ATTACH, ANSWER, FORGET, ENTRUST, ASKED, TOUCHED = 32, 33, 34, 35, 48, 49  # of the guardian in C, which alone can look
 ON_TERMINAL, LONG_LIVED = 1, 2
 
 

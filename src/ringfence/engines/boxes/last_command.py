@@ -5,10 +5,9 @@ not know that it is the last, and would fork. Only what is plainly one program c
 or brace in it, and a first word that is no builtin and is there.
 """
 
-import os
 import re
-import shutil
-from functools import lru_cache
+
+from ringfence.engines.boxes.programs import Programs
 
 _ONE_PROGRAM = re.compile(r"([A-Za-z0-9_./][A-Za-z0-9_.+/-]*)(?: [^;&|<>()$`\\\n\r{}#!]*)?")
 _PLAIN_WORDS = re.compile(r"[A-Za-z0-9_./][A-Za-z0-9_.+/-]*(?: [A-Za-z0-9_.,:@%+/-][A-Za-z0-9_.,:@%+/=-]*)*")
@@ -22,37 +21,19 @@ _OF_THE_SHELL = frozenset(_WORDS.split())
 """Builtins and keywords of bash."""
 
 
-def as_program(command: str, path: str) -> tuple[str, ...] | None:
+def as_program(command: str, programs: Programs) -> tuple[str, ...] | None:
     """The program and its arguments, if the line is that and nothing in it means anything to a shell."""
     if _PLAIN_WORDS.fullmatch(command) is None:
         return None
     words = tuple(command.split(" "))
-    if words[0] in _OF_THE_SHELL or not _is_there(words[0], path):
+    if words[0] in _OF_THE_SHELL or not programs.has(words[0]):
         return None
     return words
 
 
-def as_last(command: str, path: str) -> str:
+def as_last(command: str, programs: Programs) -> str:
     """The command, with `exec` before it if it is one program that PATH reaches."""
     match = _ONE_PROGRAM.fullmatch(command)
-    if match is None or match[1] in _OF_THE_SHELL or not _is_there(match[1], path):
+    if match is None or match[1] in _OF_THE_SHELL or not programs.has(match[1]):
         return command
     return f"exec {command}"
-
-
-@lru_cache(maxsize=256)
-def _is_there(program: str, path: str) -> bool:
-    """Whether it is a program, or says which one runs it; anything else a shell would read as a script."""
-    found = shutil.which(program, path=path)
-    if found is None:
-        return False
-    try:
-        descriptor = os.open(found, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError:
-        return False
-    try:
-        return os.read(descriptor, 4)[:2] in (b"\x7fE", b"#!")
-    except OSError:
-        return False
-    finally:
-        os.close(descriptor)

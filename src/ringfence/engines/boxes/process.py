@@ -10,9 +10,9 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 
-from ringfence.engines.native.control import Control, Job
-from ringfence.engines.native.protocol import Kind, Reply
-from ringfence.engines.native.watch import Watch
+from ringfence.engines.boxes.control import Control, Job
+from ringfence.engines.boxes.protocol import Kind, Reply
+from ringfence.engines.boxes.watch import Watch
 from ringfence.engines.streams import Capture, Reader, write_all
 from ringfence.errors import Internal, SpawnFailed
 from ringfence.limits.base import Holder
@@ -21,7 +21,7 @@ from ringfence.values.outcome import Ending, Result
 from ringfence.values.request import Overflow, Request, Stream
 
 
-class NativeProcess:
+class BoxProcess:
     def __init__(
         self,
         control: Control,
@@ -30,7 +30,7 @@ class NativeProcess:
         stdin: int,
         outputs: tuple[int, int],
         limits: Limits,
-        make_result: "Callable[[NativeProcess, Reply], Result]",
+        make_result: "Callable[[BoxProcess, Reply], Result]",
     ) -> None:
         self.id = job.id
         self.command = request.shown

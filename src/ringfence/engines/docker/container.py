@@ -1,0 +1,112 @@
+"""The container of a box, as the daemon is told to make it. Pure: everything that hardens it is on this page.
+
+What is not said here is not given: no network, no capability, no device beyond those that every container has, no
+writable file but in the workspace and in sized memory, no socket of the daemon, no log, no restart.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from ringfence.engines.docker.daemon import Image
+from ringfence.engines.docker.mounts import CONTROL, HELPER, PINS, Mount
+from ringfence.errors import InvalidConfig
+from ringfence.values.limits import Limits
+
+HOME = "/home/agent"
+_SMALLEST_MEMORY = 6 * 1024 * 1024
+"""What the daemon takes at least."""
+_MASKED = (
+    "/proc/acpi",  # the daemon's own list, which ours replaces
+    "/proc/asound",
+    "/proc/interrupts",
+    "/proc/kcore",
+    "/proc/keys",
+    "/proc/latency_stats",
+    "/proc/sched_debug",
+    "/proc/scsi",
+    "/proc/timer_list",
+    "/proc/timer_stats",
+    "/sys",  # devices, control groups and firmware of the host: nothing that a build or a test needs
+)
+_READ_ONLY = ("/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger")
+_EMPTY = "rw,nosuid,nodev,noexec,size=64k,mode=0755"
+_NOBODY_S = "rw,nosuid,nodev,noexec,size=1m,mode=0000"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    image: Image
+    uid: int
+    gid: int
+    mounts: tuple[Mount, ...]
+    opened: tuple[str, ...]
+    """Homes of the image that are covered by open, empty ones, so that what is granted in them can be reached."""
+    seccomp: str
+    limits: Limits
+    labels: tuple[tuple[str, str], ...]
+
+
+def container_config(plan: Plan) -> dict[str, Any]:
+    """What `POST /containers/create` takes.
+
+    Raises:
+        InvalidConfig: a limit is below what the daemon takes.
+    """
+    limits = plan.limits
+    if limits.memory_bytes < _SMALLEST_MEMORY:
+        raise InvalidConfig(
+            f"a memory limit of {limits.memory_bytes} bytes is less than Docker takes",
+            hint="give at least 6MB, or use the native engine",
+        )
+    return {
+        "Image": plan.image.id,
+        "Entrypoint": [HELPER, "connect", CONTROL],
+        "Cmd": [],
+        "User": f"{plan.uid}:{plan.gid}",
+        "WorkingDir": "/",
+        "Hostname": "sandbox",
+        "NetworkDisabled": True,
+        "AttachStdin": False,
+        "AttachStdout": False,
+        "AttachStderr": False,
+        "OpenStdin": False,
+        "Tty": False,
+        "Healthcheck": {"Test": ["NONE"]},  # or the image's own would be run beside us
+        "Labels": dict(plan.labels),
+        "HostConfig": {
+            "AutoRemove": True,
+            "NetworkMode": "none",
+            "IpcMode": "private",
+            "CgroupnsMode": "private",
+            "Privileged": False,
+            "ReadonlyRootfs": True,
+            "CapDrop": ["ALL"],
+            "SecurityOpt": ["no-new-privileges:true", f"seccomp={plan.seccomp}"],
+            "MaskedPaths": list(_MASKED),
+            "ReadonlyPaths": list(_READ_ONLY),
+            "Memory": limits.memory_bytes,
+            "MemorySwap": limits.memory_bytes,  # memory and swap together: no swap
+            "PidsLimit": limits.processes + 1,  # our own first process counts too
+            "Ulimits": [{"Name": "core", "Soft": 0, "Hard": 0}],  # the others are set by the first process
+            "ShmSize": limits.tmp_bytes,
+            "Tmpfs": _memory_file_systems(plan),
+            "Mounts": [mount.as_json() for mount in plan.mounts],
+            "LogConfig": {"Type": "none"},
+            "RestartPolicy": {"Name": "no"},
+            "Init": False,
+        },
+    }
+
+
+def _memory_file_systems(plan: Plan) -> dict[str, str]:
+    size = plan.limits.tmp_bytes
+    anybody_s = f"rw,exec,nosuid,nodev,size={size},mode=1777"
+    own = f"rw,exec,nosuid,nodev,size={size},mode=0755,uid={plan.uid},gid={plan.gid}"
+    out = {home: _EMPTY for home in plan.opened}
+    # A volume of the image would be a directory on the host's disk that no limit of ours watches.
+    out |= {volume: own for volume in plan.image.volumes}
+    if any(mount.target.startswith(f"{PINS}/") for mount in plan.mounts):
+        out[PINS] = _NOBODY_S
+    out |= {"/tmp": anybody_s, "/var/tmp": anybody_s, HOME: own}
+    taken = {mount.target for mount in plan.mounts}
+    return {place: options for place, options in out.items() if place not in taken}

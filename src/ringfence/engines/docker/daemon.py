@@ -1,0 +1,257 @@
+"""The Docker daemon's API: every call has a deadline, and every fault becomes one of ours, with what to do.
+
+A connection is made for the making of a box, and another one for its end; none is kept while the box lives, so that a
+daemon that hangs or restarts meanwhile takes nothing of ours with it.
+"""
+
+import asyncio
+import json
+from collections.abc import Awaitable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self, TypeVar
+
+from ringfence.errors import InitializationFailed
+
+if TYPE_CHECKING:
+    import aiodocker
+
+_CALL_SECONDS = 10.0
+"""For what a daemon answers from memory."""
+_WORK_SECONDS = 30.0
+"""For what it has to build or take down."""
+OLDEST = (1, 41)
+"""Docker 20.10: the first that can give a container a control-group namespace of its own."""
+_MESSAGE_MAX = 500
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True)
+class Image:
+    """What we need to know of an image."""
+
+    id: str
+    path: str
+    """PATH as the image sets it."""
+    volumes: tuple[str, ...]
+    """Where it wants volumes."""
+
+
+@dataclass(frozen=True, slots=True)
+class About:
+    """What the daemon says of itself."""
+
+    version: str
+    bounds_memory: bool
+    bounds_swap: bool
+    bounds_processes: bool
+
+    @classmethod
+    def parse(cls, version: Mapping[str, Any], info: Mapping[str, Any]) -> Self:
+        """From what `/version` and `/info` answer."""
+        return cls(
+            version=str(version.get("Version", "")),
+            bounds_memory=bool(info.get("MemoryLimit")),
+            bounds_swap=bool(info.get("SwapLimit")),
+            bounds_processes=bool(info.get("PidsLimit")),
+        )
+
+
+class Daemon:
+    """Use it as `async with Daemon(url) as daemon`.
+
+    Raises, from every method:
+        InitializationFailed: nobody answers, not in time, or with a refusal.
+    """
+
+    def __init__(self, url: str, *, call_seconds: float = _CALL_SECONDS) -> None:
+        self._url = url
+        self._seconds = call_seconds
+        self._client: aiodocker.Docker | None = None
+
+    async def __aenter__(self) -> Self:
+        try:
+            import aiodocker
+        except ImportError as fault:
+            raise InitializationFailed(
+                "the Docker engine needs the package aiodocker", hint="pip install 'ringfence[docker]'"
+            ) from fault
+        self._client = aiodocker.Docker(url=self._url)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, fault: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self._client is not None:
+            client, self._client = self._client, None
+            await client.close()
+            await asyncio.sleep(0)  # transports close one turn of the loop later
+
+    @property
+    def _docker(self) -> "aiodocker.Docker":
+        if self._client is None:
+            raise AssertionError("a daemon is used within `async with`")
+        return self._client
+
+    async def about(self) -> About:
+        """Whether it can be used, and what it can hold."""
+        said = await self._ask("say its version", self._docker.version())
+        if parse_version(str(said["ApiVersion"])) < OLDEST:
+            raise InitializationFailed(
+                f"the Docker daemon is too old: it speaks version {said['ApiVersion']} of its API",
+                hint="use Docker 20.10 or later",
+            )
+        info = await self._ask("describe itself", self._docker.system.info())
+        if info.get("OSType", "linux") != "linux":
+            raise InitializationFailed("the Docker daemon runs no Linux containers", hint="switch it to Linux ones")
+        options = {str(option).partition(",")[0] for option in info.get("SecurityOptions") or ()}
+        remapped = options & {"name=rootless", "name=userns"}
+        if remapped:
+            raise InitializationFailed(
+                f"the Docker daemon maps users ({', '.join(sorted(remapped))}), so that nobody inside could be the "
+                "workspace's owner",
+                hint="use a daemon without userns-remap, or the native engine, which needs none",
+            )
+        return About.parse(said, info)
+
+    async def image(self, name: str) -> Image:
+        said = await self._ask(
+            "describe the image",
+            self._docker.images.inspect(name),
+            missing=f"there is no image {name!r} in the Docker daemon",
+            hint="run `ringfence image build`, or name another one in RINGFENCE_DOCKER_IMAGE",
+        )
+        config = said.get("Config") or {}
+        variables = dict(word.partition("=")[::2] for word in config.get("Env") or ())
+        return Image(
+            id=str(said["Id"]),
+            path=variables.get("PATH") or "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+            volumes=tuple(config.get("Volumes") or ()),
+        )
+
+    async def create(self, config: Mapping[str, Any], name: str) -> str:
+        """Make a container; returns its id."""
+        made = await self._ask(
+            "make the container", self._docker.containers.create(dict(config), name=name), seconds=_WORK_SECONDS
+        )
+        return str(made.id)
+
+    async def start(self, container: str) -> None:
+        await self._ask(
+            "start the container", self._docker.containers.container(container).start(), seconds=_WORK_SECONDS
+        )
+
+    async def wait_ended(self, container: str) -> str:
+        """Wait until it runs no more; how it ended, for people."""
+        try:
+            said = await self._docker.containers.container(container).wait()
+        except self._faults() as fault:
+            return str(fault)
+        return f"it exited with {said.get('StatusCode')}"
+
+    async def wait_removed(self, container: str, seconds: float = _WORK_SECONDS) -> bool:
+        """Whether it was gone within that time, as far as the daemon can say."""
+        with suppress(TimeoutError, *self._faults()):
+            async with asyncio.timeout(seconds):
+                await self._docker.containers.container(container).wait(condition="removed")
+        return not await self._is_there(container)
+
+    async def thaw_and_kill(self, container: str) -> None:
+        """End a container that may have been paused behind our back. Never raises."""
+        handle = self._docker.containers.container(container)
+        for order in (handle.unpause, handle.kill):
+            with suppress(TimeoutError, *self._faults()):
+                async with asyncio.timeout(self._seconds):
+                    await order()
+
+    async def remove(self, container: str) -> None:
+        """Have it gone, whatever it does. Never raises: what is left is found by the next manager."""
+        with suppress(TimeoutError, *self._faults()):
+            async with asyncio.timeout(_WORK_SECONDS):
+                await self._docker.containers.container(container).delete(force=True, v=True)
+
+    async def labelled(self, label: str) -> tuple[tuple[str, str], ...]:
+        """(id, value) of all containers that carry a label."""
+        wanted = json.dumps({"label": [label]})
+        found = await self._ask("list containers", self._docker.containers.list(all=True, filters=wanted))
+        return tuple((str(each.id), str(each["Labels"].get(label, ""))) for each in found)
+
+    async def _is_there(self, container: str) -> bool:
+        import aiodocker
+
+        try:
+            async with asyncio.timeout(self._seconds):
+                await self._docker.containers.container(container).show()
+        except aiodocker.DockerError as fault:
+            return fault.status != 404
+        except TimeoutError:
+            return True
+        except self._faults():
+            return True
+        return True
+
+    async def _ask(
+        self,
+        what: str,
+        answer: Awaitable[_T],
+        *,
+        seconds: float | None = None,
+        missing: str = "",
+        hint: str = "",
+    ) -> _T:
+        import aiodocker
+
+        seconds = self._seconds if seconds is None else seconds
+        try:
+            async with asyncio.timeout(seconds):
+                return await answer
+        except TimeoutError as fault:
+            raise InitializationFailed(
+                f"the Docker daemon at {self._url} did not {what} within {seconds:g} s",
+                hint="does `docker info` answer?",
+            ) from fault
+        except aiodocker.DockerError as fault:
+            if fault.status == 404 and missing:
+                raise InitializationFailed(missing, hint=hint) from fault
+            if fault.status == 900:
+                raise InitializationFailed(
+                    f"no Docker daemon answers at {self._url}",
+                    hint="is dockerd running, and may this user use its socket? The native engine needs neither",
+                ) from fault
+            why = " ".join(str(fault.message).split())[:_MESSAGE_MAX]
+            raise InitializationFailed(
+                f"the Docker daemon refuses to {what}: {why}", hint=_hint_for(why) or "see the daemon's own log"
+            ) from fault
+        except self._faults() as fault:
+            raise InitializationFailed(
+                f"what answers at {self._url} went away, or is no Docker daemon ({type(fault).__name__})",
+                hint="does `docker info` answer?",
+            ) from fault
+
+    @staticmethod
+    def _faults() -> tuple[type[Exception], ...]:
+        """What comes up when a daemon refuses, vanishes in mid-sentence, or is none."""
+        import aiodocker
+        import aiohttp
+
+        return (aiodocker.DockerError, aiohttp.ClientError, OSError, KeyError, ValueError, TypeError, AttributeError)
+
+
+def parse_version(text: str) -> tuple[int, ...]:
+    """`1.41` as numbers that compare.
+
+    Raises:
+        ValueError: it is no version.
+    """
+    return tuple(int(part) for part in text.split("."))
+
+
+def _hint_for(why: str) -> str:
+    hints = {
+        "bind source path does not exist": "the daemon has to run on this machine, and see the same files as we do",
+        "no space left on device": "make room where the daemon keeps its data",
+        "exec format error": "the image's machine is not this one",
+        "permission denied": "may the workspace's owner reach it inside the container?",
+    }
+    return next((hint for sign, hint in hints.items() if sign in why), "")

@@ -1,0 +1,309 @@
+"""Makes boxes in containers: stage, container, connection, proof, box.
+
+    stage       what the host has to have ready, and its guardian           (stage)
+    container   as hard as the daemon can make it                           (container, mounts)
+    connection  our helper is its first process, and connects to us         (native/ringfence-box.c)
+    proof       the kernel says that it is confined as ordered              (verify)
+    box         the same as any other: sessions, interpreters, terminals    (engines/boxes)
+
+The daemon is needed to make a box and to take it away. In between, calls go over a socket to the box's first process: a
+call costs what it costs in a native box, not what `docker exec` does.
+
+What this does not protect against: the daemon itself, which is root, and whoever may talk to it; faults of the kernel,
+which containers share with the host.
+"""
+
+import asyncio
+import os
+import socket
+import struct
+import tempfile
+from collections.abc import Mapping
+from contextlib import AsyncExitStack, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from ringfence.confinement.base import Prepared, StandIn
+from ringfence.confinement.choose import build_container_view, container_filter
+from ringfence.engines.boxes.box import HelperBox
+from ringfence.engines.boxes.identity import stand_in
+from ringfence.engines.boxes.standby import Setting
+from ringfence.engines.docker import stage, verify
+from ringfence.engines.docker.container import HOME, Plan, container_config
+from ringfence.engines.docker.daemon import About, Daemon, Image
+from ringfence.engines.docker.janitor import BOX_LABEL, MANAGER_LABEL, is_orphan, own_name
+from ringfence.engines.docker.mounts import closed_parents, plan
+from ringfence.engines.docker.programs import ASK, ImagePrograms
+from ringfence.engines.docker.settings import DockerSettings
+from ringfence.engines.docker.surroundings import DockerSurroundings
+from ringfence.errors import InitializationFailed, Internal, SpawnFailed
+from ringfence.limits import rlimits
+from ringfence.limits.choose import find as find_holder
+from ringfence.values.grant import Explain, Grant
+from ringfence.values.guarantee import Guarantee, Wall
+from ringfence.values.limits import Limits
+from ringfence.values.outcome import SandboxAudit
+from ringfence.values.request import Overflow, Request, Stream
+
+_CONNECT_SECONDS = 20.0
+_READY_SECONDS = 20.0
+_ASK_SECONDS = 30.0
+_LISTING_MAX = 16 * 1024 * 1024
+_PEER = struct.Struct("=iII")
+_ALWAYS = frozenset(Guarantee) - {Guarantee.OWN_KERNEL, Guarantee.MEMORY_BOUNDED, Guarantee.PROCESSES_BOUNDED}
+_UNEXPLAINED = "refusals by the kernel are not explained: nobody looks at single calls in a container"
+
+_known: dict[tuple[str, str], ImagePrograms] = {}
+"""The programs of images, by daemon and image."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Made:
+    """A container that runs, with its first process connected."""
+
+    around: DockerSurroundings
+    first_pid: int
+
+
+class DockerEngine:
+    name = "docker"
+
+    def __init__(self, settings: DockerSettings) -> None:
+        self._settings = settings
+        self._first = asyncio.Lock()
+        self._swept = False
+
+    async def open(self, grant: Grant) -> HelperBox:
+        async with Daemon(self._settings.url) as daemon:
+            about = await daemon.about()
+            guarantees = guarantees_of(about)
+            if lacking := grant.requires - guarantees:
+                raise InitializationFailed(
+                    f"Docker does not give what is required: {', '.join(sorted(lacking))}",
+                    hint="use the native engine, or a daemon on a kernel with memory and pids control groups",
+                )
+            image = await daemon.image(self._settings.image)
+            programs = await self._programs(daemon, about, image)
+            if grant.python is not None and not programs.reaches(grant.python):
+                raise InitializationFailed(
+                    f"the image {self._settings.image!r} has no {grant.python}",
+                    hint=f"leave `python` out for {programs.python or 'none: the image has no Python'}",
+                )
+            return await self._open(daemon, about, image, grant, programs)
+
+    async def _programs(self, daemon: Daemon, about: About, image: Image) -> ImagePrograms:
+        """What is in the image; the first time, a container is asked, and what dead managers left is removed."""
+        key = (self._settings.url, image.id)
+        async with self._first:
+            if not self._swept:
+                self._swept = True
+                for container, manager in await daemon.labelled(MANAGER_LABEL):
+                    if is_orphan(manager):
+                        await daemon.remove(container)
+            if key not in _known:
+                _known[key] = await self._ask(daemon, about, image)
+        return _known[key]
+
+    async def _ask(self, daemon: Daemon, about: About, image: Image) -> ImagePrograms:
+        said: list[bytes] = []
+
+        def listen(stream: Stream, piece: bytes) -> None:
+            if stream is Stream.STDOUT and sum(map(len, said)) < _LISTING_MAX:
+                said.append(piece)
+
+        with tempfile.TemporaryDirectory(prefix="ringfence-docker-ask-") as empty:
+            grant = Grant(workspace=Path(os.path.realpath(empty)), limits=Limits(wall_seconds=_ASK_SECONDS))
+            box = await self._open(daemon, about, image, grant, ImagePrograms(()))
+            try:
+                await box.run(Request(argv=ASK, overflow=Overflow.KEEP_ENDS, on_output=listen))
+            except SpawnFailed as fault:
+                raise InitializationFailed(
+                    f"the image {self._settings.image!r} has no shell at /bin/sh ({fault.message})",
+                    hint="run `ringfence image build`, or name an image with one in RINGFENCE_DOCKER_IMAGE",
+                ) from fault
+            except Internal as fault:
+                raise InitializationFailed(f"the image cannot be looked into: {fault.message}") from fault
+            finally:
+                await box.close()
+        return ImagePrograms.parse(b"".join(said))
+
+    async def _open(
+        self, daemon: Daemon, about: About, image: Image, grant: Grant, programs: ImagePrograms
+    ) -> HelperBox:
+        identity = stand_in(tuple(map(os.fspath, grant.writable_roots)))
+        uid, gid = (os.getuid(), os.getgid()) if identity is None else (identity.uid, identity.gid)
+        prepared = build_container_view(grant, home=HOME, uid=uid, gid=gid)
+        try:
+            made = await self._make(daemon, image, grant, prepared, identity)
+        finally:
+            prepared.close()
+        holder = find_holder(made.first_pid, grant.limits)
+        notes = [*prepared.notes, f"Docker {about.version}, image {self._settings.image}"]
+        if grant.explain is not Explain.OFF:
+            notes.append(_UNEXPLAINED)
+        if not about.bounds_swap:
+            notes.append("this kernel does not count swap: a box may use more than its memory limit of it")
+        wall = Wall(self.name, guarantees_of(about), (f"Docker, {holder.name}",), tuple(notes))
+        audit = SandboxAudit(self.name, ("docker", "run", "--network=none", "--read-only", "--cap-drop=ALL", image.id))
+        box = HelperBox(made.around, grant, holder, wall, audit, _setting(grant, prepared, image, programs))
+        try:
+            async with asyncio.timeout(_READY_SECONDS):
+                await box.wait_ready()
+        except (Internal, TimeoutError) as fault:
+            await box.close()
+            why = fault.message if isinstance(fault, Internal) else f"it was not ready after {_READY_SECONDS:g} s"
+            raise InitializationFailed(
+                f"the box in the container did not come up: {why}", hint="run `ringfence doctor`"
+            ) from fault
+        except BaseException:
+            await box.close()
+            raise
+        return box
+
+    async def _make(
+        self, daemon: Daemon, image: Image, grant: Grant, prepared: Prepared, identity: StandIn | None
+    ) -> _Made:
+        view = prepared.view
+        confinement = container_filter(view, for_root=identity is not None and identity.for_root)
+        async with AsyncExitStack() as undo:
+            staged = await stage.build(prepared, identity)
+            undo.push_async_callback(_take_down, staged)
+            mounts = plan(view, staged.sources)
+            wanted = verify.expected(mounts)
+            box_id = os.urandom(8).hex()
+            config = container_config(
+                Plan(
+                    image=image,
+                    uid=view.uid,
+                    gid=view.gid,
+                    mounts=mounts,
+                    opened=closed_parents(view),
+                    seccomp=confinement.profile,
+                    limits=grant.limits,
+                    labels=((MANAGER_LABEL, own_name()), (BOX_LABEL, box_id)),
+                )
+            )
+            container = await daemon.create(config, f"ringfence-{box_id}")
+            undo.push_async_callback(daemon.remove, container)
+            await daemon.start(container)
+            control = await _accept(daemon, container, staged.listener)
+            undo.callback(control.close)
+            first_pid = _peer(control, view.uid, container)
+            first_process = os.pidfd_open(first_pid)
+            undo.callback(os.close, first_process)
+            self._prove(first_pid, wanted, tuple(config["HostConfig"]["Tmpfs"]), view.uid, view.gid)
+            staged.close_door()
+            staged.entrust(first_process)
+            filter = os.memfd_create("ringfence-seccomp", os.MFD_CLOEXEC)
+            undo.callback(os.close, filter)
+            os.write(filter, confinement.seccomp)
+            around = DockerSurroundings(
+                self._settings.url,
+                container,
+                staged,
+                control,
+                first_process,
+                ("umask", str(0o022), *rlimits.words(grant.limits, counts_processes=False), *confinement.configure),
+                filter,
+                None if identity is None else (identity.uid, identity.gid),
+            )
+            undo.pop_all()
+            return _Made(around, first_pid)
+
+    def _prove(
+        self, pid: int, wanted: Mapping[str, tuple[str, str, bool]], memory: tuple[str, ...], uid: int, gid: int
+    ) -> None:
+        try:
+            status = Path(f"/proc/{pid}/status").read_text()
+            table = Path(f"/proc/{pid}/mountinfo").read_text(errors="surrogateescape")
+        except OSError as fault:
+            raise InitializationFailed(
+                f"the container's first process cannot be looked at ({fault.strerror})",
+                hint="the daemon has to run on this machine, in a pid namespace that we can see",
+            ) from fault
+        verify.check_process(status, uid, gid)
+        verify.check_mounts(verify.parse_mountinfo(table), wanted, memory)
+        verify.check_namespaces(pid)
+
+
+def guarantees_of(about: About) -> frozenset[Guarantee]:
+    """What a box in a container of this daemon promises."""
+    given = set(_ALWAYS)
+    if about.bounds_memory:
+        given.add(Guarantee.MEMORY_BOUNDED)
+    if about.bounds_processes:
+        given.add(Guarantee.PROCESSES_BOUNDED)
+    return frozenset(given)
+
+
+async def _take_down(staged: stage.Stage) -> None:
+    staged.let_go()
+    await staged.wait_gone()
+
+
+async def _accept(daemon: Daemon, container: str, listener: socket.socket) -> socket.socket:
+    """The first connection, or why there will be none.
+
+    Raises:
+        InitializationFailed: the container has ended, or nobody connects.
+    """
+    loop = asyncio.get_running_loop()
+    connecting = asyncio.ensure_future(loop.sock_accept(listener))
+    ending = asyncio.ensure_future(daemon.wait_ended(container))
+    try:
+        await asyncio.wait((connecting, ending), timeout=_CONNECT_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+        if connecting.done():
+            control, _ = connecting.result()
+            control.setblocking(False)
+            control.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
+            return control
+        why = ending.result() if ending.done() else f"nobody connected within {_CONNECT_SECONDS:g} s"
+        raise InitializationFailed(
+            f"our helper did not come up in the container: {why}",
+            hint="the daemon has to run on this machine, with an image for its kind of processor",
+        )
+    finally:
+        for task in (connecting, ending):
+            task.cancel()
+        await asyncio.wait((connecting, ending))
+
+
+def _peer(control: socket.socket, uid: int, container: str) -> int:
+    """The process at the other end, by the kernel's word.
+
+    Raises:
+        InitializationFailed: it is not of our container.
+    """
+    pid: int
+    pid, peer_uid, _ = _PEER.unpack(control.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size))
+    groups = ""
+    with suppress(OSError):
+        groups = Path(f"/proc/{pid}/cgroup").read_text()
+    if pid <= 0 or peer_uid != uid or not verify.belongs_to(groups, container):
+        raise InitializationFailed(
+            "somebody else than the container's first process connected to its control socket",
+            hint="the daemon has to run on this machine, in a pid namespace that we can see",
+        )
+    return pid
+
+
+def _setting(grant: Grant, prepared: Prepared, image: Image, programs: ImagePrograms) -> Setting:
+    env = {
+        **dict(prepared.env),
+        "PATH": image.path,
+        "HOME": HOME,
+        "USER": "agent",
+        "LOGNAME": "agent",
+        "SHELL": programs.shell,
+        "TMPDIR": "/tmp",
+        "LANG": "C.UTF-8",
+        **dict(grant.env),
+    }
+    return Setting(
+        cwd=os.fspath(grant.workspace),
+        env=tuple(f"{name}={value}" for name, value in env.items()),
+        programs=programs,
+        shell=programs.shell,
+        python=grant.python or programs.python,
+        preload=grant.preload,
+    )

@@ -1,0 +1,43 @@
+"""Which daemon and which image: what the caller says, else what the environment says."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+
+from ringfence.errors import InvalidConfig
+
+URL_VARIABLE = "DOCKER_HOST"
+IMAGE_VARIABLE = "RINGFENCE_DOCKER_IMAGE"
+_DEFAULT_URL = "unix:///var/run/docker.sock"
+_SCHEMES = ("unix://", "tcp://", "http://", "https://")
+
+
+@dataclass(frozen=True, slots=True)
+class DockerSettings:
+    url: str
+    image: str
+
+
+def read_docker_settings(
+    environ: Mapping[str, str], url: str | None = None, image: str | None = None
+) -> DockerSettings:
+    """What is given counts, then the variables, then Docker's usual socket and our own image.
+
+    Raises:
+        InvalidConfig: the address is none of a daemon.
+    """
+    chosen = url or environ.get(URL_VARIABLE, "").strip() or _DEFAULT_URL
+    if not chosen.startswith(_SCHEMES) or chosen in _SCHEMES:
+        raise InvalidConfig(
+            f"{chosen!r} is not the address of a Docker daemon",
+            hint="give unix:///path/to/docker.sock or tcp://host:port",
+        )
+    named = image or environ.get(IMAGE_VARIABLE, "").strip() or f"ringfence/sandbox:{_own_version()}"
+    return DockerSettings(chosen, named)
+
+
+def _own_version() -> str:
+    try:
+        return version("ringfence")
+    except PackageNotFoundError:  # run from a checkout that was never installed
+        return "latest"

@@ -1,0 +1,236 @@
+"""What the host has to have ready for a container, and the guardian that takes it away again whatever happens to us.
+
+A directory that only we may enter, with the control socket, the things that hide others, and small files for /etc.
+Run by root, also the workspace once more, with its owner mapped to the uid that the box runs as; the container mounts
+it from there, and then it goes. Docker cannot map owners itself, and to give files away, even for a while, is not ours
+to do.
+
+The guardian is the same small program as for a native box (native/launch.c): it holds the locks of the workspace, waits
+until the box's first process has ended, then removes placeholders, mounts and files, also when we were killed.
+"""
+
+import asyncio
+import os
+import socket
+import subprocess
+import tempfile
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, suppress
+
+from ringfence.confinement.base import Prepared, StandIn
+from ringfence.engines.boxes import helper
+from ringfence.engines.boxes.protocol import Kind, pack_header
+from ringfence.engines.boxes.waiting import wait_child, wait_readable
+from ringfence.engines.docker.mounts import Sources
+from ringfence.errors import InitializationFailed
+
+_BUILD_SECONDS = 10.0
+_HINTS = {
+    "cannot map the owner": "its file system cannot map owners; run as an ordinary user, or use ext4, xfs or btrfs"
+}
+
+
+class Stage:
+    """Made by `build`; closed by `close`, which returns when the guardian has taken everything away."""
+
+    def __init__(
+        self, listener: socket.socket, guardian: subprocess.Popen[bytes], lifeline: socket.socket, sources: Sources
+    ) -> None:
+        self.listener = listener
+        """Where the box's first process will connect; only it can, and only once."""
+        self.sources = sources
+        self._guardian = guardian
+        self._lifeline = lifeline
+
+    def entrust(self, first_process: int) -> None:
+        """Let the guardian wait for this process (a pidfd) before it uncovers anything; the mounts that were made for
+        the container can go now."""
+        socket.send_fds(self._lifeline, [pack_header(Kind.ENTRUST)], [first_process])
+
+    def close_door(self) -> None:
+        """Nobody else may connect."""
+        if self.listener.fileno() >= 0:
+            self.listener.close()
+            with suppress(OSError):
+                os.unlink(self.sources.control)
+
+    def let_go(self) -> None:
+        self.close_door()
+        self._lifeline.close()
+
+    async def wait_gone(self) -> None:
+        await wait_child(self._guardian)
+
+
+async def build(prepared: Prepared, stand_in: StandIn | None) -> Stage:
+    """Make everything ready.
+
+    Raises:
+        InitializationFailed: this file system cannot be shown to another owner, or our helper does not start.
+    """
+    if helper.is_python():
+        raise InitializationFailed(
+            "the Docker engine needs our helper in C, which was not built here",
+            hint="install Ringfence where a C compiler is at hand: pip install --force-reinstall ringfence",
+        )
+    with ExitStack() as undo:
+        directory = tempfile.mkdtemp(prefix="ringfence-docker-")
+        made = _Made(directory)
+        undo.callback(made.remove)
+        sources = _sources(made, prepared, stand_in)
+        listener = _listen(sources.control, stand_in)
+        undo.callback(listener.close)
+        lifeline, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        undo.callback(theirs.close)
+        lifeline.setblocking(False)
+        complaints, complaints_end = os.pipe()
+        undo.callback(os.close, complaints)
+        with ExitStack() as keep:
+            keep.callback(lifeline.close)
+            try:
+                guardian = _start_guardian(prepared, stand_in, sources, made, theirs.fileno(), complaints_end)
+            finally:
+                os.close(complaints_end)
+            keep.pop_all()
+        theirs.close()
+        stage = Stage(listener, guardian, lifeline, sources)
+        try:
+            said = await asyncio.wait_for(_read_to_end(complaints), _BUILD_SECONDS)
+        except BaseException:
+            stage.let_go()
+            await stage.wait_gone()
+            raise
+        if said:
+            stage.let_go()
+            await stage.wait_gone()
+            hint = next((hint for sign, hint in _HINTS.items() if sign in said), "run `ringfence doctor`")
+            raise InitializationFailed(f"the workspace cannot be staged: {said}", hint=hint)
+        undo.pop_all()
+        os.close(complaints)
+        return stage
+
+
+class _Made:
+    """What we have put into the directory, so that whoever takes it away knows each by name."""
+
+    def __init__(self, directory: str) -> None:
+        self.directory = directory
+        self._paths = [directory]
+
+    def file(self, name: str, text: str, mode: int = 0o444) -> str:
+        path = f"{self.directory}/{name}"
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        with open(descriptor, "w", encoding="utf-8") as file:
+            file.write(text)
+        os.chmod(path, mode)
+        self._paths.append(path)
+        return path
+
+    def dir(self, name: str, mode: int = 0o700) -> str:
+        path = f"{self.directory}/{name}"
+        os.mkdir(path)
+        os.chmod(path, mode)
+        self._paths.append(path)
+        return path
+
+    def later(self, name: str) -> str:
+        """The path of what somebody else will put there."""
+        self._paths.append(f"{self.directory}/{name}")
+        return self._paths[-1]
+
+    def from_last(self) -> Iterator[str]:
+        return reversed(self._paths)
+
+    def remove(self) -> None:
+        for path in self.from_last():
+            with suppress(OSError):
+                os.unlink(path) if not os.path.isdir(path) or os.path.islink(path) else os.rmdir(path)
+
+
+def _sources(made: _Made, prepared: Prepared, stand_in: StandIn | None) -> Sources:
+    view = prepared.view
+    roots: dict[str, str] = {}
+    if stand_in is not None:
+        for index, root in enumerate(view.writable):
+            name = f"root-{index}"
+            roots[root] = made.dir(name) if os.path.isdir(root) else made.file(name, "")
+    return Sources(
+        helper=helper.path(),
+        control=made.later("control"),
+        hidden_file=made.file("hidden", "", 0),
+        hidden_directory=made.dir("hidden.d", 0),
+        texts=tuple((name, made.file(name, text)) for name, text in view.texts),
+        roots=roots,
+    )
+
+
+def _listen(path: str, stand_in: StandIn | None) -> socket.socket:
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    directory = os.open(os.path.dirname(path), os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        # By way of the descriptor, because a socket's name may have no more than a hundred bytes.
+        listener.bind(f"/proc/self/fd/{directory}/{os.path.basename(path)}")
+        os.chmod(path, 0o600)
+        if stand_in is not None:
+            os.chown(path, stand_in.uid, stand_in.gid)
+        listener.listen(1)
+        listener.setblocking(False)
+    except BaseException:
+        listener.close()
+        raise
+    finally:
+        os.close(directory)
+    return listener
+
+
+def _start_guardian(
+    prepared: Prepared, stand_in: StandIn | None, sources: Sources, made: _Made, lifeline: int, complaints: int
+) -> subprocess.Popen[bytes]:
+    plan = os.memfd_create("ringfence-plan", os.MFD_CLOEXEC)
+    try:
+        with open(plan, "wb", closefd=False) as file:
+            file.write(os.fsencode("\0".join((*_plan(prepared, stand_in, sources, made, lifeline), ""))))
+        return subprocess.Popen(
+            [helper.path(), "launch", str(plan), str(os.getpid())],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=complaints,
+            env={},
+            cwd="/",
+            pass_fds=[plan, lifeline, *(shared.lock for shared in prepared.shared)],
+        )
+    except OSError as fault:
+        raise InitializationFailed(f"cannot start our helper: {fault.strerror}") from fault
+    finally:
+        os.close(plan)
+
+
+def _plan(prepared: Prepared, stand_in: StandIn | None, sources: Sources, made: _Made, lifeline: int) -> Iterable[str]:
+    yield from ("lifeline", str(lifeline))
+    for shared in prepared.shared:
+        yield from ("lock", str(shared.lock))
+        for below in shared.placeholders:
+            yield from ("placeholder", below)
+    for place in sources.roots.values():
+        yield from ("detach", place)
+    for path in made.from_last():
+        yield from ("remove", path)
+    yield "wall"
+    if stand_in is not None:
+        owners = {path: (uid, gid) for path, uid, gid in stand_in.owners}
+        for index, (root, place) in enumerate(sources.roots.items()):
+            yield from ("map", *map(str, (*owners[root], stand_in.uid, stand_in.gid)))
+            yield from ("mapped", root, "attach", str(index), place)
+    yield "built"
+
+
+async def _read_to_end(descriptor: int) -> str:
+    """What the staging child says; it ends when that child does."""
+    os.set_blocking(descriptor, False)
+    said = b""
+    while True:
+        await wait_readable(descriptor)
+        piece = os.read(descriptor, 4096)
+        if not piece:
+            return said.decode(errors="replace").strip()
+        said = (said + piece)[-4096:]

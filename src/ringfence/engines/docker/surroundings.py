@@ -1,0 +1,86 @@
+"""What stands around PID 1 of a box in a container: the container, the stage it was made from, and its guardian."""
+
+import asyncio
+import os
+import signal
+import socket
+from contextlib import suppress
+
+from ringfence.engines.boxes.base import Supervision
+from ringfence.engines.boxes.waiting import wait_readable
+from ringfence.engines.docker.daemon import Daemon
+from ringfence.engines.docker.stage import Stage
+from ringfence.errors import Internal, RingfenceError
+
+_GRACE_SECONDS = 3.0
+"""How long the first process may take to see that it was let go; one that does not has been frozen."""
+
+
+class DockerSurroundings:
+    def __init__(
+        self,
+        url: str,
+        container: str,
+        stage: Stage,
+        control: socket.socket,
+        first_process: int,
+        configure: tuple[str, ...],
+        filter: int,
+        owner: tuple[int, int] | None,
+    ) -> None:
+        """Takes over the socket, the stage and the descriptors: `first_process` is a pidfd, `filter` a memory file."""
+        self.control = control
+        self.owner = owner
+        self.container = container
+        self._url = url
+        self._stage = stage
+        self._first_process = first_process
+        self._filter = filter
+        self._complaints, self._complaints_end = os.pipe()
+        self.configure = ("complain", *configure, "filter")
+        self._killing: asyncio.Task[None] | None = None
+
+    @property
+    def descriptors(self) -> tuple[int, ...]:
+        return (self._complaints_end, self._filter)
+
+    def complaints(self) -> str:
+        os.set_blocking(self._complaints, False)
+        with suppress(OSError):
+            return os.read(self._complaints, 4096).decode(errors="replace").strip()
+        return ""
+
+    def supervise(self, listener: int) -> Supervision:
+        raise Internal("a container's first process sent a listener that nobody asked for")
+
+    def kill(self, first_pid: int) -> None:
+        with suppress(ProcessLookupError, PermissionError):
+            os.kill(first_pid, signal.SIGKILL)
+        if self._killing is None:
+            self._killing = asyncio.get_running_loop().create_task(self._thaw())
+
+    async def _thaw(self) -> None:
+        """What is frozen does not even die."""
+        with suppress(RingfenceError):
+            async with Daemon(self._url) as daemon:
+                await daemon.thaw_and_kill(self.container)
+
+    def let_go(self) -> None:
+        self.control.close()
+        self._stage.let_go()
+        for descriptor in (self._complaints, self._complaints_end, self._filter):
+            os.close(descriptor)
+
+    async def wait_gone(self) -> None:
+        """The first process has ended, the guardian has cleaned up, and the daemon has removed the container, if it can
+        still be asked."""
+        if not await wait_readable(self._first_process, _GRACE_SECONDS):
+            await self._thaw()
+        if self._killing is not None:
+            await asyncio.wait((self._killing,))
+        os.close(self._first_process)
+        await self._stage.wait_gone()
+        with suppress(RingfenceError):
+            async with Daemon(self._url) as daemon:
+                if not await daemon.wait_removed(self.container, _GRACE_SECONDS):
+                    await daemon.remove(self.container)

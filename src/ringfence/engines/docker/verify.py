@@ -1,0 +1,156 @@
+"""Looks at a container's first process before anything runs in it: is it as confined as the daemon was told to make it?
+
+A daemon takes names and gives its word. Names can be swapped while it looks them up, and a daemon can be configured to
+ignore what it is told. So the kernel is asked: what is mounted where, from which place of which file system, writable
+or not; whose process it is, with which capabilities, filter and namespaces. What does not fit ends the box.
+
+What this does not protect against: a daemon that is hostile. Whoever runs it is root on this machine.
+"""
+
+import os
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from ringfence.engines.docker.mounts import Mount
+from ringfence.errors import InitializationFailed
+
+_NETWORK_FILES = ("/etc/hostname", "/etc/hosts", "/etc/resolv.conf")
+"""The daemon puts its own over these; they belong to root inside."""
+_KERNEL = ("/dev", "/proc", "/sys")
+_ESCAPE = re.compile(rb"\\([0-7]{3})")
+
+
+@dataclass(frozen=True, slots=True)
+class Mounted:
+    """One line of a mount table."""
+
+    device: str
+    root: str
+    """Which directory of that file system."""
+    point: str
+    writable: bool
+    kind: str
+
+
+def parse_mountinfo(text: str) -> tuple[Mounted, ...]:
+    """The mounts of a table, lower ones first."""
+    found = []
+    for line in text.splitlines():
+        fields, _, rest = line.partition(" - ")
+        words = fields.split(" ")
+        found.append(
+            Mounted(
+                words[2], _unescape(words[3]), _unescape(words[4]), "rw" in words[5].split(","), rest.split(" ", 1)[0]
+            )
+        )
+    return tuple(found)
+
+
+def locate(path: str, table: Iterable[Mounted]) -> tuple[str, str]:
+    """(device, place in its file system) of a path, by a mount table in which it can be reached."""
+    best: Mounted | None = None
+    for mounted in table:
+        top = mounted.point.rstrip("/")
+        if (path == top or path.startswith(f"{top}/")) and (best is None or len(mounted.point) >= len(best.point)):
+            best = mounted
+    if best is None:
+        return "", ""
+    below = path[len(best.point.rstrip("/")) :]
+    return best.device, (best.root.rstrip("/") + below) or "/"
+
+
+def expected(mounts: Iterable[Mount]) -> dict[str, tuple[str, str, bool]]:
+    """(device, place, writable) by target, as our own mount table has it at this moment."""
+    table = parse_mountinfo(Path("/proc/self/mountinfo").read_text(errors="surrogateescape"))
+    return {mount.target: (*locate(mount.source, table), mount.writable) for mount in mounts}
+
+
+def check_mounts(table: Iterable[Mounted], wanted: Mapping[str, tuple[str, str, bool]], memory: Iterable[str]) -> None:
+    """Compare what is mounted with what was meant.
+
+    Args:
+        wanted: by target, as `expected` gives it.
+        memory: where file systems in memory were asked for.
+
+    Raises:
+        InitializationFailed: they differ.
+    """
+    top = {mounted.point: mounted for mounted in table}  # the last at a place covers those before it
+    for target, (device, place, writable) in wanted.items():
+        found = top.get(target)
+        if found is None or (found.device, found.root) != (device, place):
+            what = "nothing" if found is None else f"{found.root} of device {found.device}"
+            raise _differs(f"{target} shows {what}, not {place} of device {device}")
+        if found.writable and not writable:
+            raise _differs(f"{target} is writable")
+    for place in memory:
+        if place not in wanted and (place not in top or top[place].kind != "tmpfs"):
+            raise _differs(f"{place} is not in memory")
+    root = top.get("/")
+    if root is None or root.writable:
+        raise _differs("the image's root is writable")
+    fine = (*_KERNEL, *(target for target, (*_, writable) in wanted.items() if writable))
+    known = {"/", *wanted, *memory, *_NETWORK_FILES}
+    for point in top:
+        if point not in known and not any(point == each or point.startswith(f"{each}/") for each in fine):
+            raise _differs(f"{point} is mounted, which nobody asked for")
+
+
+def check_process(status: str, uid: int, gid: int) -> None:
+    """Look at /proc/PID/status of the first process.
+
+    Raises:
+        InitializationFailed: it may do more than it should.
+    """
+    fields = {name: value.split() for name, _, value in (line.partition(":") for line in status.splitlines())}
+    if set(fields.get("Uid", ())) != {str(uid)} or set(fields.get("Gid", ())) != {str(gid)}:
+        raise _differs(f"it runs as {fields.get('Uid')}, {fields.get('Gid')}")
+    if set(fields.get("Groups", ())) - {str(gid)}:
+        raise _differs(f"it is in the groups {fields['Groups']}")
+    for name in ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"):
+        if int((fields.get(name) or ["1"])[0], 16):
+            raise _differs(f"it has capabilities ({name})")
+    if fields.get("NoNewPrivs") != ["1"]:
+        raise _differs("it may gain privileges")
+    if fields.get("Seccomp") != ["2"]:
+        raise _differs("no filter is on its system calls")
+    inside = fields.get("NSpid", [])
+    if len(inside) < 2 or inside[-1] != "1":
+        raise _differs("it is not the first of a pid namespace of its own")
+
+
+def check_namespaces(pid: int, names: Iterable[str] = ("net", "ipc", "uts", "mnt", "cgroup")) -> None:
+    """Each namespace has to be another than ours. Only root may look at those of a process that may not be traced; for
+    others the daemon's word has to do.
+
+    Raises:
+        InitializationFailed: one is ours.
+    """
+    for name in names:
+        try:
+            theirs = os.readlink(f"/proc/{pid}/ns/{name}")
+        except OSError:
+            continue
+        if theirs == os.readlink(f"/proc/self/ns/{name}"):
+            raise _differs(f"its {name} namespace is the host's")
+
+
+def belongs_to(cgroup: str, container: str) -> bool:
+    """Whether /proc/PID/cgroup says that a process is of this container."""
+    return any(container in line.rpartition(":")[2] for line in cgroup.splitlines())
+
+
+def _differs(what: str) -> InitializationFailed:
+    return InitializationFailed(
+        f"the container is not as it was ordered: {what}",
+        hint="does something else work in the workspace, or is the daemon set up to add to containers? Try again",
+    )
+
+
+def _unescape(text: str) -> str:
+    """A mount table writes blanks and the like as three octal digits of a byte each."""
+    if "\\" not in text:
+        return text
+    return os.fsdecode(_ESCAPE.sub(lambda match: bytes([int(match[1], 8)]), os.fsencode(text)))

@@ -1,0 +1,71 @@
+"""One execution request in one sandbox: files in, run, files out."""
+
+import asyncio
+import os
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+from ringfence.manager import collecting
+from ringfence.manager.sandbox import Sandbox
+from ringfence.values.execution import ExecutionRequest, SandboxType
+from ringfence.values.outcome import Result
+
+
+async def run_in(sandbox: Sandbox, request: ExecutionRequest, *, is_fresh: bool) -> Result:
+    """Run a request.
+
+    Args:
+        is_fresh: whether nobody has used the sandbox before, nor will after it: files that it made are collected then,
+            unless the request says otherwise.
+
+    Raises:
+        RingfenceError: as `Sandbox.code` and `Sandbox.shell`.
+    """
+    written = _write_files(sandbox, request.files) if request.files else {}
+    wanted = is_fresh if request.collect is None else request.collect
+    begin = collecting.now_ns() if wanted else 0
+
+    async def collect(result: Result) -> Result:
+        if is_fresh and not written and collecting.is_untouched(sandbox.workspace, begin):
+            return result
+        files = await asyncio.to_thread(collecting.collect, sandbox.workspace, begin, written)
+        return replace(result, files=files) if files else result
+
+    if request.code is not None:
+        return await sandbox.code(
+            request.language,
+            request.code,
+            context=request.context,
+            stdin=request.stdin,
+            timeout=request.timeout,
+            on_output=request.on_output,
+            collect=collect if wanted else None,
+        )
+    return await sandbox.shell(
+        request.command or "",
+        context=request.context,
+        stdin=request.stdin,
+        timeout=request.timeout,
+        on_output=request.on_output,
+        collect=collect if wanted else None,
+    )
+
+
+def type_of(sandbox: Sandbox) -> SandboxType:
+    """Which kind of engine its box is of."""
+    return SandboxType.DOCKER if sandbox.name == SandboxType.DOCKER else SandboxType.NATIVE
+
+
+def _write_files(sandbox: Sandbox, files: Mapping[str, bytes | str]) -> dict[str, int]:
+    """Write them into the workspace; returns their times, by which a later change is known."""
+    for path, data in files.items():
+        sandbox.write_file(path, data)
+    root = sandbox.workspace
+    times: dict[str, int] = {}
+    for path in files:
+        if not os.path.isabs(path):
+            with suppress(OSError):  # what runs beside it may have removed it already
+                times[str(Path(path))] = os.lstat(root / path).st_ctime_ns
+    return times
