@@ -105,6 +105,10 @@ class Launch:
     seccomp: bytes
     filter_by_helper: bool = False
     """Whether PID 1 applies the seccomp filter itself."""
+    description: str = ""
+    """What goes where `options` would, for a wall that is described as a whole and not by words."""
+    explained: bool = True
+    """Whether somebody outside can look at the calls that are refused."""
 
 
 @dataclass(frozen=True, slots=True)
