@@ -6,6 +6,9 @@
  * the end that it was given, the other side makes a pipe, a pair of sockets or a terminal and passes on one end of that; what
  * is written at one end is carried to the other. A memory file is copied.
  *
+ * What a command has said arrives before the news that it has ended, and before what an interpreter says on its own socket:
+ * whoever hears of the end looks for what was said, and takes what is there for all.
+ *
  * Nobody who does not read can hold up the others: each direction of a channel has a window. A byte is sent only if there is
  * room for it, and room is given back when it has been written. So control messages always get through, and neither side
  * keeps more than a window for each channel.
@@ -30,6 +33,7 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <termios.h>
+#include <time.h>
 #include <unistd.h>
 
 #ifndef SYS_close_range
@@ -42,7 +46,10 @@
 #define FRAME_MAX (80u * 1024u)         /* a packet with its body and its channels */
 #define OUTGOING_MAX (1024u * 1024u)    /* more than this waits to be sent: nothing new is taken in */
 #define FDS_MAX 6
-#define SIZE_MS 200                     /* how often the size of a terminal is looked at: nothing tells us that it changed */
+#define JOBS_MAX 256
+#define REPLY_MAX 256
+#define PATIENCE_MS 300                 /* how long news of an end waits for a manager who reads nothing */
+#define SIZE_MS 100                     /* how often the size of a terminal is looked at: nothing tells us that it changed */
 
 enum { PACKET = 1, DATA, END, STOP, CREDIT, BLOB, SIZE };
 enum { READING, WRITING, BOTH, FILED, TERMINALS }; /* what the end can do that is passed on */
@@ -53,22 +60,32 @@ struct frame {
 
 static struct channel {
     uint32_t id;                        /* 0: free */
+    uint32_t job;                       /* the command that it belongs to */
     int fd, kind;
     int reads, writes;                  /* what this side still does with it: read and send, or receive and write */
     int ended;                          /* nothing more comes; what came is still to be written */
     uint32_t credit;                    /* how much may be sent */
+    int owed;                           /* how much has to be read before what the same command said elsewhere */
+    enum { NOT_ASKED, WAITS, ITS_TURN } turn; /* of that elsewhere */
     char *came;
     uint32_t have, written;
     struct winsize size;
 } channels[CHANNELS_MAX];
 
 static int control, from, to, outside;
-static uint32_t next_id;
+static uint32_t next_id, current_job;
 static char *outgoing;
 static size_t out_have, out_room, out_sent;
 static char incoming[FRAME_MAX + sizeof(struct frame)];
 static size_t in_have;
 static struct { uint32_t id; int fd; uint32_t size; } blobs[FDS_MAX];
+static struct { uint32_t length, job; uint64_t since; char reply[REPLY_MAX]; } held[JOBS_MAX]; /* news of ends; length 0: free */
+
+static uint64_t now_ms(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000u + (uint64_t)t.tv_nsec / 1000000u;
+}
 
 /* --- sending ------------------------------------------------------------------------------------------------------- */
 
@@ -127,15 +144,36 @@ static void open_channel(uint32_t id, int fd, int kind, int reads, int writes) {
     struct channel *c = find(0);
     if (!c || !id || find(id)) die_because("there are too many channels, or one is named twice");
     fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
-    *c = (struct channel){.id = id, .fd = fd, .kind = kind, .reads = reads, .writes = writes, .credit = WINDOW};
+    *c = (struct channel){.id = id, .job = current_job, .fd = fd, .kind = kind, .reads = reads, .writes = writes, .credit = WINDOW};
+}
+
+static int is_sibling(const struct channel *c, const struct channel *of) {
+    return c != of && c->id && c->job == of->job && c->kind == WRITING;
+}
+
+/* Before what an interpreter says on its socket is read, so is all that it had printed by then, and no more than that: it may
+ * go on printing for ever. */
+static int printed_first(struct channel *c) {
+    int owing = 0;
+    if (c->kind != BOTH || outside || c->turn == ITS_TURN) return 1;
+    for (struct channel *s = channels; s < channels + CHANNELS_MAX; s++) {
+        if (!is_sibling(s, c) || !s->reads) continue;
+        if (c->turn == NOT_ASKED && ioctl(s->fd, FIONREAD, &s->owed)) s->owed = 0;
+        owing |= s->owed > 0;
+    }
+    c->turn = owing ? WAITS : ITS_TURN;
+    return !owing;
 }
 
 static void read_channel(struct channel *c) {
     char bytes[CHUNK];
+    if (!printed_first(c)) return;
     ssize_t n = read(c->fd, bytes, c->credit < sizeof bytes ? c->credit : sizeof bytes);
     if (n < 0 && (errno == EAGAIN || errno == EINTR)) return;
     if (n > 0) {
         c->credit -= (uint32_t)n;
+        c->owed -= (int)n;
+        c->turn = NOT_ASKED;
         queue_frame(DATA, c->id, bytes, (size_t)n);
     } else {
         queue_frame(END, c->id, NULL, 0);
@@ -143,7 +181,16 @@ static void read_channel(struct channel *c) {
     }
 }
 
+/* The same on the other side: it is written when what was printed is. */
+static int may_write(const struct channel *c) {
+    if (c->kind == BOTH && outside)
+        for (struct channel *s = channels; s < channels + CHANNELS_MAX; s++)
+            if (is_sibling(s, c) && s->have > s->written) return 0;
+    return 1;
+}
+
 static void write_channel(struct channel *c) {
+    if (!may_write(c)) return;
     ssize_t n = write(c->fd, c->came + c->written, c->have - c->written);
     if (n < 0 && (errno == EAGAIN || errno == EINTR)) return;
     if (n < 0) {
@@ -153,6 +200,8 @@ static void write_channel(struct channel *c) {
     }
     uint32_t room = (uint32_t)n;
     c->written += room;
+    for (int i = 0; i < JOBS_MAX; i++)
+        if (held[i].length && held[i].job == c->job) held[i].since = now_ms();
     queue_frame(CREDIT, c->id, &room, sizeof room);
     if (c->written < c->have) return;
     c->written = c->have = 0;
@@ -218,6 +267,10 @@ static void take_message(void) {
             if (n > FDS_MAX) die_because("a message has too many descriptors");
             memcpy(fds, CMSG_DATA(c), sizeof(int) * n);
         }
+    struct header h;
+    if ((size_t)got < sizeof h) die_because("a message is too short");
+    memcpy(&h, packet, sizeof h);
+    current_job = h.id;
     size_t at = 0;
     memcpy(frame, &n, sizeof n), at += sizeof n;
     for (uint32_t i = 0; i < n; i++) {
@@ -296,6 +349,39 @@ static int make_end(uint32_t kind, uint32_t id) {
     die_because("a descriptor came that cannot be passed on");
 }
 
+static void hold(uint32_t job, const char *reply, uint32_t length) {
+    for (int i = 0; i < JOBS_MAX; i++)
+        if (!held[i].length) {
+            if (length > REPLY_MAX) break;
+            held[i].length = length, held[i].job = job, held[i].since = now_ms();
+            memcpy(held[i].reply, reply, length);
+            return;
+        }
+    die_because("too many commands have ended, or one with too many words");
+}
+
+static int is_heard(uint32_t job) {
+    for (struct channel *c = channels; c < channels + CHANNELS_MAX; c++)
+        if (c->id && c->job == job && c->kind != READING && c->writes) return 0;
+    return 1;
+}
+
+/* Passes on the news of ends that need not wait any more; returns whether some do. */
+static int tell_ends(void) {
+    int waiting = 0;
+    for (int i = 0; i < JOBS_MAX; i++) {
+        if (!held[i].length) continue;
+        if (is_heard(held[i].job) || now_ms() - held[i].since > PATIENCE_MS) {
+            while (send(control, held[i].reply, held[i].length, MSG_NOSIGNAL) < 0)
+                if (errno != EINTR) _exit(0);
+            held[i].length = 0;
+        } else {
+            waiting = 1;
+        }
+    }
+    return waiting;
+}
+
 /* From the other side to the control socket. */
 static void pass_on(const char *bytes, uint32_t count) {
     uint32_t n, pairs[FDS_MAX][2];
@@ -306,6 +392,13 @@ static void pass_on(const char *bytes, uint32_t count) {
     if (n > (outside ? 1 : FDS_MAX) || count < sizeof n + n * sizeof *pairs + sizeof(struct header)) die_because("a message is too short");
     memcpy(pairs, bytes + sizeof n, n * sizeof *pairs);
     size_t at = sizeof n + n * sizeof *pairs;
+    struct header h;
+    memcpy(&h, bytes + at, sizeof h);
+    current_job = h.id;
+    if (outside && (h.kind == ENDED || h.kind == FAILED)) {
+        hold(h.id, bytes + at, count - (uint32_t)at);
+        return;
+    }
     for (uint32_t i = 0; i < n; i++) {
         if ((pairs[i][1] & 1) == (next_id & 1)) die_because("a channel has a number of ours");
         fds[i] = make_end(pairs[i][0], pairs[i][1]);
@@ -382,15 +475,15 @@ noreturn static void carry_on(void) {
         fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
     }
     for (;;) {
-        int roomy = out_have - out_sent < OUTGOING_MAX, terminals = 0;
+        int roomy = out_have - out_sent < OUTGOING_MAX, terminals = 0, waiting = tell_ends();
         wait[0] = (struct pollfd){.fd = roomy ? control : -1, .events = POLLIN};
         wait[1] = (struct pollfd){.fd = from, .events = POLLIN};
         wait[2] = (struct pollfd){.fd = out_have > out_sent ? to : -1, .events = POLLOUT};
         for (size_t i = 0; i < CHANNELS_MAX; i++) {
             struct channel *c = &channels[i];
             short events = 0;
-            if (c->id && c->reads && c->credit && roomy) events |= POLLIN;
-            if (c->id && c->writes && c->have > c->written) events |= POLLOUT;
+            if (c->id && c->reads && c->credit && roomy && (c->turn != WAITS || printed_first(c))) events |= POLLIN;
+            if (c->id && c->writes && c->have > c->written && may_write(c)) events |= POLLOUT;
             /* A descriptor that nothing is wanted of would still report that its other end is gone, again and again. */
             wait[i + 3] = (struct pollfd){.fd = events ? c->fd : -1, .events = events};
             if (c->id && c->kind == TERMINALS && outside) {
@@ -398,7 +491,7 @@ noreturn static void carry_on(void) {
                 look_at_size(c);
             }
         }
-        if (poll(wait, CHANNELS_MAX + 3, terminals ? SIZE_MS : -1) < 0) {
+        if (poll(wait, CHANNELS_MAX + 3, waiting || terminals ? SIZE_MS : -1) < 0) {
             if (errno == EINTR) continue;
             die("poll");
         }

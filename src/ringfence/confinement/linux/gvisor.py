@@ -29,7 +29,9 @@ from typing import Any, Final
 from ringfence.confinement.base import Descriptors, Launch, Probe, StandIn, View
 from ringfence.confinement.linux import seccomp
 from ringfence.confinement.linux.building import AREA, build
+from ringfence.confinement.linux.bwrap import profile_for
 from ringfence.confinement.linux.probe import can_unshare
+from ringfence.errors import InitializationFailed
 from ringfence.values.guarantee import Guarantee
 
 GUARANTEES: Final = frozenset(Guarantee) - {Guarantee.MEMORY_BOUNDED, Guarantee.PROCESSES_BOUNDED}
@@ -62,6 +64,10 @@ class GVisor:
         runsc, platform = find_runsc(), _platform()
         if runsc is None or platform is None:
             raise AssertionError("wrap() before a usable probe()")
+        if descriptors.interpreter:
+            raise InitializationFailed(
+                "gVisor needs our helper in C", hint="unset RINGFENCE_HELPER, or use another wall"
+            )
         uid, gid = (os.getuid(), os.getgid()) if stand_in is None else (stand_in.uid, stand_in.gid)
         plan = build(view, stand_in)
         plan.step("tmpfs", _DIRECTORY, str(_DIRECTORY_BYTES), "0700", str(uid), str(gid))
@@ -77,9 +83,9 @@ class GVisor:
         return Launch(
             plan=plan.words(),
             options=(),
-            description=json.dumps(_description(view)),
+            description=_described(view),
             configure=("reaper", "filter"),
-            seccomp=seccomp.assemble(seccomp.Profile(unix_sockets=view.unix_sockets)),
+            seccomp=seccomp.assemble(profile_for(view, stand_in)),
             filter_by_helper=True,
             explained=False,
         )
@@ -100,6 +106,24 @@ def _command(runsc: str, platform: str, directory: str) -> tuple[str, ...]:
         *("--overlay2=none", "--directfs=false", "--file-access=shared"),
         *(f"--root={directory}/state", "run", f"--bundle={directory}", "box"),
     )
+
+
+def _described(view: View) -> str:
+    """The container's description as text.
+
+    Raises:
+        InitializationFailed: a name is no UTF-8, and JSON can hold no other.
+    """
+    text = json.dumps(_description(view), ensure_ascii=False)
+    try:
+        text.encode()
+    except UnicodeEncodeError as fault:
+        name = fault.object[max(0, fault.start - 40) : fault.end]
+        raise InitializationFailed(
+            f"gVisor takes only paths that are UTF-8, and this is none: ...{name!r}",
+            hint="rename it, or use another wall",
+        ) from fault
+    return text
 
 
 def _description(view: View) -> dict[str, Any]:
@@ -147,7 +171,9 @@ def _probe() -> Probe:
     runsc = find_runsc()
     if runsc is None:
         named = os.environ.get(VARIABLE)
-        return Probe(missing=f"{VARIABLE} is {named!r}" if named else "gVisor is not installed: no runsc", hint=_INSTALL)
+        return Probe(
+            missing=f"{VARIABLE} is {named!r}" if named else "gVisor is not installed: no runsc", hint=_INSTALL
+        )
     version = _version(runsc)
     if version is None:
         return Probe(missing=f"{runsc} does not say its version", hint=_INSTALL)

@@ -91,7 +91,9 @@ class NativeEngine:
             guarantees -= {Guarantee.HOST_FILES_HIDDEN, Guarantee.HOST_NAMES_HIDDEN}
         notes = (*probe.notes, *prepared.notes)
         if started.notify < 0 and grant.explain is not Explain.OFF:
-            why = "our helper in C is needed for that" if started.launch.explained else "nobody outside sees single calls"
+            why = (
+                "our helper in C is needed for that" if started.launch.explained else "nobody outside sees single calls"
+            )
             notes = (*notes, f"refusals by the kernel are not explained: {why}")
         wall = Wall(confiner.name, guarantees, (holder.name,), notes)
         shell = next(shell for shell in _SHELLS if os.path.exists(shell))
