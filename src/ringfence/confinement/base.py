@@ -119,6 +119,8 @@ class Probe:
     missing: str = ""
     hint: str = ""
     notes: tuple[str, ...] = ()
+    own_processes: int = 0
+    """How many processes and threads the wall itself may have, besides those of the box."""
 
     @property
     def usable(self) -> bool:

@@ -1,13 +1,13 @@
 """gVisor adapter: a kernel of the box's own, written in Go, between the command and the machine's.
 
-The launcher builds the same file system as for bubblewrap. Then `runsc` becomes the wall, always rootless: as the ordinary
-user, or as root's stand-in. It takes the launcher's new root as its root, read-only, and each writable directory as a
-mount of its own, with all covers in place: a write has to pass gVisor's own mounts and then the host's. /proc, /dev, /tmp
-and the home are gVisor's, in memory.
+The launcher builds the same file system as for bubblewrap. Then `runsc` becomes the wall, always rootless: as the
+ordinary user, or as root's stand-in. It takes the launcher's new root as its root, read-only, and each writable
+directory as a mount of its own, with all covers in place: a write has to pass gVisor's own mounts and then the host's.
+/proc, /dev, /tmp and the home are gVisor's, in memory.
 
-Nothing can be passed into that kernel, neither a descriptor nor a socket. So `ringfence-box carry` stands outside, talks
-to the manager as PID 1 does, and carries everything over runsc's stdin and stdout to `ringfence-box carried` inside
-(native/carry.c).
+Nothing can be passed into that kernel, neither a descriptor nor a socket. So `ringfence-box carry` stands outside,
+talks to the manager as PID 1 does, and carries everything over runsc's stdin and stdout to `ringfence-box carried`
+inside (native/carry.c).
 
 The platform, which is how gVisor gets hold of system calls, is the first that really runs a program here: systrap, else
 ptrace. Never kvm: on some machines it spins forever.
@@ -41,13 +41,16 @@ VARIABLE: Final = "RINGFENCE_RUNSC_PATH"
 
 _PLATFORMS: Final = ("systrap", "ptrace")
 _OLDEST: Final = 20230801
-"""Older ones refuse the flags by which today's `ls` and `stat` ask for a file; this is when systrap became the default."""
+"""Of the version: when systrap became the default. Ones of 2022 refuse how today's `ls` and `stat` ask for a file."""
 _SYSTEM_PATH: Final = "/usr/local/bin:/usr/bin:/bin"
 _PROBE_SECONDS: Final = 20.0
 _HELPER: Final = os.path.realpath(os.path.join(os.path.dirname(__file__), "..", "..", "_native", "ringfence-box"))
 _DIRECTORY: Final = "/run"
 """Below the new root: what runsc needs at hand. Inside, an empty directory covers it."""
 _DIRECTORY_BYTES: Final = 64 * 1024 * 1024
+_OWN_PROCESSES: Final = 2048
+"""Threads of gVisor itself, and those of the host in which guest code runs, several for each of its processes. Inside,
+gVisor holds the box to its own number."""
 _NOBODY: Final = 65534
 _INSTALL: Final = "apt-get install -t bookworm-backports runsc, or see https://gvisor.dev/docs/user_guide/install"
 
@@ -186,7 +189,7 @@ def _probe() -> Probe:
         return Probe(missing=f"no user namespaces ({problem})", hint="allow unprivileged user namespaces")
     if _platform() is None:
         return Probe(missing=f"runsc runs nothing here by {' or '.join(_PLATFORMS)}", hint="run `runsc do true`")
-    return Probe(GUARANTEES, notes=(f"gVisor of {version}, by {_platform()}",))
+    return Probe(GUARANTEES, notes=(f"gVisor of {version}, by {_platform()}",), own_processes=_OWN_PROCESSES)
 
 
 def _version(runsc: str) -> int | None:

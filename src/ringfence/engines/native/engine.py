@@ -54,7 +54,8 @@ class NativeEngine:
             host_path = f"{os.path.dirname(grant.python)}:{host_path}"
         prepared = build_view(grant, home=self._home, host_path=host_path, uid=uid, gid=gid)
         try:
-            holder = choose_holder(grant.limits)
+            room = grant.limits.processes + confiner.probe().own_processes
+            holder = choose_holder(replace(grant.limits, processes=room))
             try:
                 started = start(confiner, prepared, holder, grant.limits, identity, self._notification(grant))
             except BaseException:
