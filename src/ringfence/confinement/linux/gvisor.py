@@ -105,8 +105,8 @@ def find_runsc() -> str | None:
 def _command(runsc: str, platform: str, directory: str) -> tuple[str, ...]:
     return (
         *(runsc, "--rootless", "--network=none", f"--platform={platform}", "--ignore-cgroups"),
-        # Writes go to the host's files and nowhere else, all files come by the gofer. The system's may be remembered, which
-        # saves much time; what is granted is looked at anew each time, because others change it.
+        # Writes go to the host's files and nowhere else, all files come by the gofer. The system's may be remembered,
+        # which saves much time; what is granted is looked at anew each time, because others change it.
         *("--overlay2=none", "--directfs=false", "--file-access=exclusive", "--file-access-mounts=shared"),
         *(f"--root={directory}/state", "run", f"--bundle={directory}", "box"),
     )
