@@ -586,18 +586,18 @@ noreturn void launch(int plan, pid_t owner) {
         }
         if (wait[1].revents || wait[2].revents) {
             released = 1;
-            if (wait[2].revents) kill(child, SIGKILL);
+            if (wait[2].revents && !gone) kill(child, SIGKILL);
             wait[1].fd = wait[2].fd = -1;
             wait[1].revents = wait[2].revents = 0;
         }
         if (wait[0].revents) {
+            waitpid(child, &status, 0);
             gone = 1;
             wait[0].fd = -1;
             wait[0].revents = 0;
         }
         if (!ready && released && !gone) kill(child, SIGKILL); /* it had its grace */
     }
-    waitpid(child, &status, 0);
     /* A killed bubblewrap leaves its PID 1 to us, the subreaper; where there is no pid namespace, all that PID 1 had. */
     do kill_children();
     while (waitpid(-1, NULL, 0) > 0 || errno == EINTR);

@@ -25,7 +25,6 @@ DEB=$HERE/deb
 LOG=$HERE/install.log
 DOCKER=$HERE/docker
 SOCKET=$DOCKER/docker.sock
-PIDFILE=$DOCKER/dockerd.pid
 IMAGE=ringfence-alternatives
 
 main() {
@@ -142,79 +141,14 @@ docker_as_found() {
 docker_of_our_own() {
     if ! is_root; then
         left_out docker "--docker needs root"
-    elif ! install_docker; then
-        left_out docker "apt-get could not install docker.io and debootstrap"
-    elif ! start_dockerd; then
-        left_out docker "dockerd did not start; see $DOCKER/dockerd.log"
-    elif ! make_image; then
-        left_out docker "debootstrap could not make the image"
-    else
-        say docker "running: $(ours version --format '{{.Server.Version}}'), image $IMAGE"
+    elif said=$(scripts/docker-engine.sh up "$DOCKER" "$IMAGE" 2>&1); then
+        say docker "running, image $IMAGE"
         say DOCKER_HOST "unix://$SOCKET"
+    else
+        left_out docker "${said##*docker-engine: }"
     fi
 }
 
-ours() { docker --host "unix://$SOCKET" "$@"; }
-
-install_docker() {
-    if has dockerd && has debootstrap && has docker; then return; fi
-    export DEBIAN_FRONTEND=noninteractive
-    lock_wait='-o DPkg::Lock::Timeout=300'
-    # RUNLEVEL=1: packages then do not start their services; the system's own dockerd is not ours to start.
-    # shellcheck disable=SC2086 # a list of words
-    quietly apt-get $lock_wait update -qq &&
-        RUNLEVEL=1 quietly apt-get $lock_wait install -qq -y --no-install-recommends docker.io debootstrap iptables
-}
-
-# Apart from any other daemon: own data, state, socket and pidfile; no bridge and no firewall rules.
-start_dockerd() {
-    if is_dockerd_alive; then return; fi
-    mkdir -p "$DOCKER"
-    rm -f "$PIDFILE" "$SOCKET"
-    echo '{}' >"$DOCKER/daemon.json" # or else the settings of the system's daemon would hold
-    setsid dockerd --data-root "$DOCKER/data" --exec-root "$DOCKER/exec" --host "unix://$SOCKET" --pidfile "$PIDFILE" \
-        --config-file "$DOCKER/daemon.json" --bridge none --iptables=false --ip-masq=false \
-        >"$DOCKER/dockerd.log" 2>&1 </dev/null &
-    started=$!
-    for _ in $(seq 60); do
-        if quietly ours version; then return; fi
-        if ! kill -0 $started 2>/dev/null; then return 1; fi
-        sleep 0.5
-    done
-    stop_dockerd
-    return 1
-}
-
-make_image() {
-    if quietly ours image inspect "$IMAGE"; then return; fi
-    root=$DOCKER/rootfs
-    codename=$(. /etc/os-release && echo "${VERSION_CODENAME:-stable}")
-    rm -rf "$root"
-    quietly debootstrap --variant=minbase --include=python3-minimal "$codename" "$root" &&
-        tar -C "$root" --one-file-system -c . | quietly ours import - "$IMAGE" &&
-        rm -rf "$root"
-}
-
-# The number may have gone to another process since: it counts only if that one was started with our pidfile.
-is_dockerd_alive() {
-    [ -s "$PIDFILE" ] && tr '\0' '\n' <"/proc/$(cat "$PIDFILE")/cmdline" 2>/dev/null | grep -qxF "$PIDFILE"
-}
-
-stop_dockerd() {
-    if ! is_dockerd_alive; then
-        say docker "no daemon of ours is running"
-        return
-    fi
-    pid=$(cat "$PIDFILE")
-    kill "$pid"
-    for _ in $(seq 60); do
-        if [ ! -e "/proc/$pid" ]; then
-            say docker "stopped"
-            return
-        fi
-        sleep 0.5
-    done
-    say docker "process $pid was told to end, and has not yet"
-}
+stop_dockerd() { say docker "$(scripts/docker-engine.sh down "$DOCKER")"; }
 
 main "$@"

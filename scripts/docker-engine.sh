@@ -64,7 +64,8 @@ install_docker() {
 # No bridge and no firewall rules: boxes have no network.
 start_dockerd() {
     if is_dockerd_alive; then return; fi
-    rm -f "$PIDFILE" "$SOCKET"
+    # One that was killed may have left its number, and that of its containerd: dockerd would wait for that one to answer.
+    rm -f "$PIDFILE" "$SOCKET" "$HERE/exec/containerd/containerd.pid"
     echo '{}' >"$HERE/daemon.json" # or else the settings of the system's daemon would hold
     setsid dockerd --data-root "$HERE/data" --exec-root "$HERE/exec" --host "unix://$SOCKET" --pidfile "$PIDFILE" \
         --config-file "$HERE/daemon.json" --bridge none --iptables=false --ip-masq=false \
@@ -101,19 +102,26 @@ is_dockerd_alive() {
 
 down() {
     if ! is_dockerd_alive; then
+        unmount_all
         echo "no daemon of ours is running"
         return
     fi
     pid=$(cat "$PIDFILE")
     kill "$pid"
     for _ in $(seq 60); do
-        if [ ! -e "/proc/$pid" ]; then
+        if ! is_dockerd_alive; then
+            unmount_all
             echo "stopped"
             return
         fi
         sleep 0.5
     done
     fail "process $pid was told to end, and has not yet"
+}
+
+# What a daemon that was killed has left mounted.
+unmount_all() {
+    cut -d ' ' -f 2 /proc/mounts | grep "^$HERE/" | sort -r | while read -r point; do umount "$point" || true; done
 }
 
 main "$@"

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.leaks import Snapshot, wait_for_leaks
+from tests.support.leaks import OF_A_CONTAINER, Snapshot, wait_for_leaks
 
 PARENT_OF_AN_ORPHAN = """
 import subprocess
@@ -84,6 +84,20 @@ def test_a_mount_that_is_left_is_named(tmp_path: Path) -> None:
 
     assert [line.partition(" on ")[2] for line in left] == [str(tmp_path)]
     assert wait_for_leaks(before) == []
+
+
+@pytest.mark.parametrize(
+    ("point", "foreign"),
+    [
+        (f"/tmp/engine/data/overlay2/{'ab' * 32}/merged", True),
+        (f"/srv/docker/containers/{'0f' * 32}/mounts/shm", True),
+        ("/tmp/engine/exec/netns/1a2b3c4d", True),
+        ("/tmp/ringfence-docker-x/root-0", False),
+        ("/tmp/overlay2/mine/merged", False),
+    ],
+)
+def test_what_a_container_engine_mounts_for_its_containers_is_its_own(point: str, foreign: bool) -> None:
+    assert (OF_A_CONTAINER.search(point) is not None) is foreign
 
 
 @pytest.mark.root

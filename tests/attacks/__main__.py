@@ -7,8 +7,8 @@ import os
 import sys
 from collections.abc import Sequence
 
-from tests.attacks.cases import LATER, Case, load, missing
-from tests.attacks.harness import PATH, Arena, Caller, Outcome, Verdict, callers
+from tests.attacks.cases import LATER, Case, load
+from tests.attacks.harness import Arena, Caller, Outcome, Verdict, callers
 from tests.attacks.worker import Way
 
 _UNCONFINED = "unconfined"
@@ -20,7 +20,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.attacks", description=__doc__)
     parser.add_argument("--user", choices=[*map(str, Caller), _UNCONFINED], help="as whom (default: all that can be)")
     parser.add_argument("--way", choices=[*map(str, _WAYS)], help="into which box (default: all)")
-    parser.add_argument("--wall", metavar="NAME", help="behind which wall, such as unshare (default: the best)")
+    parser.add_argument(
+        "--wall", metavar="NAME", help="behind which wall, such as unshare or docker (default: the best)"
+    )
     parser.add_argument("--case", action="append", metavar="ID", help="only this case (may be given again)")
     parser.add_argument("--verbose", action="store_true", help="print every case, and all evidence of the unsafe ones")
     options = parser.parse_args(arguments)
@@ -43,7 +45,7 @@ def _attacks(caller: Caller, wall: str | None, ways: Sequence[Way], cases: Seque
         for way in ways:
             safe, fitting = 0, [case for case in cases if way in case.ways]
             for case in fitting:
-                if lacking := missing(case, PATH):
+                if lacking := arena.lacks(case):
                     print(f"{case.id:7} left out: {lacking} is not installed")
                     continue
                 verdict = arena.run(case, way)

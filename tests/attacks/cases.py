@@ -139,9 +139,18 @@ def load(path: Path = DATA / "escapes.jsonl") -> tuple[Case, ...]:
     return tuple(cases)
 
 
-def missing(case: Case, path: str) -> str:
-    """Which program, looked for in `path`, this machine lacks for the case; empty if none."""
-    return next((name for name in PROGRAMS.get(case.id, ()) if not _PROBES.get(name, which_in)(name, path)), "")
+def missing(case: Case, path: str, has: Callable[[str], bool] | None = None) -> str:
+    """Which program the case lacks; empty if none.
+
+    Args:
+        path: where it is looked for on this machine.
+        has: who knows, if the case runs elsewhere.
+    """
+    return next((name for name in PROGRAMS.get(case.id, ()) if not (has(name) if has else _is_here(name, path))), "")
+
+
+def _is_here(name: str, path: str) -> bool:
+    return _PROBES.get(name, which_in)(name, path)
 
 
 @cache

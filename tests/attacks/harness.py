@@ -26,10 +26,10 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Self
 
-from tests.attacks.cases import DATA, Case
+from tests.attacks.cases import DATA, Case, missing
 from tests.attacks.guard import Report, Spec
 from tests.attacks.worker import Facts, Job, Way
-from tests.support import users
+from tests.support import docker, users
 
 HERE = Path(__file__).parent
 TOOLS = DATA / "tools"
@@ -86,7 +86,7 @@ class Arena:
     def __init__(self, caller: Caller, wall: str | None = None) -> None:
         """
         Args:
-            wall: which one, as RINGFENCE_PROCESS_SANDBOX names it; the machine's best if not given.
+            wall: which one, as RINGFENCE_PROCESS_SANDBOX names it, or `docker`; the machine's best if not given.
         """
         self.caller = caller
         self.wall = wall
@@ -288,8 +288,18 @@ class Arena:
             "XDG_CACHE_HOME": str(self.hx / "xdg-cache"),
             "LANG": "C.UTF-8",
             "TERM": "xterm-256color",
-            **({} if self.wall is None else {"RINGFENCE_PROCESS_SANDBOX": self.wall}),
+            **self._choice(),
         }
+
+    def _choice(self) -> dict[str, str]:
+        """What the caller says about the wall."""
+        if self.wall == "docker":
+            return docker.environment()
+        return {} if self.wall is None else {"RINGFENCE_PROCESS_SANDBOX": self.wall}
+
+    def lacks(self, case: Case) -> str:
+        """Which program the case needs that there is none of where it would run; empty if none."""
+        return missing(case, PATH, docker.has if self.wall == "docker" else None)
 
     def _fill(self, text: str) -> str:
         values: Mapping[str, object] = {
@@ -312,6 +322,8 @@ class Arena:
             return Outcome.VOID, f"it ran behind {facts.wall}, not behind {self.wall}"
         if way is not Way.UNCONFINED and (why := _harm(report, facts)):
             return Outcome.UNSAFE, f"{why}; {facts.endings}"
+        if self.wall == "docker" and (left := docker.orphans()):
+            return Outcome.UNSAFE, f"containers outlived the call: {', '.join(left)}"
         why = self._failed_check(case, report, facts)
         out = (self.run_dir / "out").read_bytes() if why else b""
         if absent := [mark for mark in ("DONE", "PROBED") if why and mark in case.check and mark.encode() not in out]:

@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.attacks.cases import KEPT_IN_SESSION, LATER, Case, load, missing
+from tests.attacks.cases import KEPT_IN_SESSION, LATER, Case, load
 from tests.attacks.conftest import PROPERTY
-from tests.attacks.harness import PATH, Arena, Outcome
+from tests.attacks.harness import Arena, Outcome
 from tests.attacks.worker import Way
 
 
@@ -28,7 +28,7 @@ def test_few_cases_wait_for_a_later_wall() -> None:
 @pytest.mark.parametrize(("case", "way"), [_parameter(case, way) for case in load() for way in case.ways])
 def test_the_wall_holds(arena: Arena, case: Case, way: Way, record_property: Callable[[str, object], None]) -> None:
     record_property(PROPERTY, (f"{arena.caller}, {way}", case.id))
-    if lacking := missing(case, PATH):
+    if lacking := arena.lacks(case):
         pytest.skip(f"{lacking} is not installed")
 
     verdict = arena.run(case, way)

@@ -171,7 +171,7 @@ class Worker:
         await box.warm()
         native: Any = await box.lend()
         waiting = native._shell  # there is no public way to tell whether a command went to it
-        before = await _wait_asleep()
+        before = await _wait_asleep(native)
         started = time.monotonic()
         # A line that is one plain program would be started as that, without a shell; a blank makes it a line.
         line = command if "\n" in command else f"{command} "
@@ -218,10 +218,11 @@ class Worker:
         self._tell("returned")
 
 
-def _below_us() -> dict[int, str]:
-    """The states of all processes below this one, by the kernel's parent links."""
+def _below_us(box: Any) -> dict[int, str]:
+    """The states of all processes below this one, and below the first process of a box, which in a container is not
+    below us, by the kernel's parent links."""
     states: dict[int, str] = {}
-    waiting = [os.getpid()]
+    waiting = [os.getpid(), box._control.first_pid]
     while waiting:
         with contextlib.suppress(OSError):
             for children in Path(f"/proc/{waiting.pop()}/task").glob("*/children"):  # each thread has its own
@@ -231,11 +232,11 @@ def _below_us() -> dict[int, str]:
     return states
 
 
-async def _wait_asleep() -> set[int]:
+async def _wait_asleep(box: Any) -> set[int]:
     """Wait until all that was started ahead of time sleeps, as what waits does; returns its processes."""
     deadline, quiet = time.monotonic() + _WAIT_SECONDS, 0
     while quiet < 3:
-        states = _below_us()
+        states = _below_us(box)
         quiet = quiet + 1 if set(states.values()) <= {"S"} else 0
         if time.monotonic() > deadline:
             raise TimeoutError(f"what is to wait does not: {states}")
@@ -250,7 +251,7 @@ async def _strays(before: set[int], box: Any) -> int:
     while box._preparing is not None:
         await asyncio.sleep(_LOOK_SECONDS)
     expected = 1 if box._shell is not None and box._shell.alive else 0
-    return max(0, len(_below_us().keys() - before) - expected)
+    return max(0, len(_below_us(box).keys() - before) - expected)
 
 
 def _limits(of_case: dict[str, int]) -> dict[str, Any]:

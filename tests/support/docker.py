@@ -6,15 +6,23 @@ Nothing is installed or started from here. `scripts/docker-engine.sh up DIRECTOR
 from __future__ import annotations
 
 import asyncio
+import io
 import os
+import shutil
+import subprocess
+import tarfile
+import tempfile
 from functools import cache
+from pathlib import Path
 
 import pytest
 
 from ringfence.engines.docker.daemon import Daemon
-from ringfence.engines.docker.janitor import MANAGER_LABEL, own_name
+from ringfence.engines.docker.engine import DockerEngine
+from ringfence.engines.docker.janitor import MANAGER_LABEL, is_orphan, own_name
 from ringfence.engines.docker.settings import DockerSettings, read_docker_settings
 from ringfence.errors import RingfenceError
+from ringfence.values.grant import Grant
 
 _DEFAULT_IMAGE = "ringfence/test"
 
@@ -51,6 +59,62 @@ def labelled() -> tuple[tuple[str, str], ...]:
             return await daemon.labelled(MANAGER_LABEL)
 
     return asyncio.run(ask())
+
+
+def orphans() -> list[str]:
+    """Containers whose manager is dead: somebody did not clean up."""
+    return [container for container, manager in labelled() if is_orphan(manager)]
+
+
+def environment() -> dict[str, str]:
+    """What a process needs in its environment to run its boxes in containers."""
+    chosen = _settings()
+    return {"RINGFENCE_TOOL_ENGINE": "docker", "DOCKER_HOST": chosen.url, "RINGFENCE_DOCKER_IMAGE": chosen.image}
+
+
+@cache
+def has(program: str) -> bool:
+    """Whether the image has it."""
+
+    async def ask() -> bool:
+        with tempfile.TemporaryDirectory(prefix="ringfence-ask-") as empty:
+            box = await DockerEngine(_settings()).open(Grant(workspace=Path(os.path.realpath(empty))))
+            try:
+                return box.find_program((program,)) is not None
+            finally:
+                await box.close()
+
+    return asyncio.run(ask())
+
+
+def command(*words: str, stdin: bytes | None = None, check: bool = True) -> str:
+    """Have the person at the machine do something with Docker, behind our back."""
+    line = ["docker", "--host", _settings().url, *words]
+    done = subprocess.run(line, input=stdin, capture_output=True, timeout=60, check=check)
+    return done.stdout.decode().strip()
+
+
+def small_image(*programs: str, links: dict[str, str] | None = None) -> bytes:
+    """The archive of an image that holds these programs of the host, what they load, and nothing else."""
+    needed: dict[str, None] = {}
+    for program in programs:
+        path = shutil.which(program)
+        assert path is not None, f"{program} is not on this machine"
+        loaded = subprocess.run(["ldd", path], capture_output=True, check=False, timeout=10).stdout.decode()
+        for word in (path, *(word for word in loaded.split() if word.startswith("/"))):
+            needed[word] = None
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w") as archive:
+        for path in needed:
+            archive.add(os.path.realpath(path), path.lstrip("/"))
+        for name, target in (links or {}).items():
+            link = tarfile.TarInfo(name.lstrip("/"))
+            link.type, link.linkname = tarfile.SYMTYPE, target
+            archive.addfile(link)
+        empty = tarfile.TarInfo("tmp")
+        empty.type, empty.mode = tarfile.DIRTYPE, 0o1777
+        archive.addfile(empty)
+    return packed.getvalue()
 
 
 def _settings() -> DockerSettings:

@@ -31,7 +31,7 @@ _PROC = Path("/proc/self")
 _CGROUPS = Path("/sys/fs/cgroup")
 _CGROUP_NAME = re.compile(r"ringfence-(\d+)-")  # the pid of its maker
 _FOREIGN_MOUNTS = ("/run/", "/var/lib/docker/", "/var/lib/containerd/", "/var/lib/containers/")
-_OF_A_CONTAINER = re.compile(r"/(overlay2/[0-9a-f]{32,}/merged|containers/[0-9a-f]{32,}/.*|netns/[0-9a-z]+)$")
+OF_A_CONTAINER = re.compile(r"/(overlay2/[0-9a-f]{32,}/merged|containers/[0-9a-f]{32,}/.*|netns/[0-9a-z]+)$")
 """Where any container engine, wherever it keeps its data, mounts what belongs to its containers."""
 
 
@@ -138,7 +138,7 @@ def _descriptors() -> Iterator[str]:
 def _mounts() -> Iterator[str]:
     for line in (_PROC / "mountinfo").read_text(errors="replace").splitlines():
         number, _, _, _, point = line.split()[:5]
-        if _OF_A_CONTAINER.search(point):
+        if OF_A_CONTAINER.search(point):
             continue
         if "ringfence" in point or not point.startswith(_FOREIGN_MOUNTS):
             yield f"mount {number} on {point}"

@@ -48,11 +48,11 @@ def build_container_view(grant: Grant, *, home: str, uid: int, gid: int) -> Prep
     return build(grant, home=home, uid=uid, gid=gid)
 
 
-def container_filter(view: View, *, for_root: bool) -> ContainerFilter:
-    """How the kernel's surface is reduced in a container."""
+def container_filter(view: View, private: tuple[str, ...], *, for_root: bool) -> ContainerFilter:
+    """How the kernel's surface is reduced in a container; see the platform's own `container_filter`."""
     from ringfence.confinement.linux.container import container_filter as make
 
-    return make(view, for_root=for_root)
+    return make(view, private, for_root=for_root)
 
 
 def notification_filter(grant: Grant) -> bytes:

@@ -7,9 +7,9 @@ import pytest
 
 from ringfence.limits import cgroup_v1, cgroup_v2, choose
 from ringfence.limits.base import Holder, Reading
-from ringfence.limits.cgroup_v1 import CgroupV1
-from ringfence.limits.cgroup_v2 import CgroupV2
-from ringfence.limits.cgroups import PREFIX, Mounted, parse_mounts, read_counter, read_number
+from ringfence.limits.cgroup_v1 import CgroupV1, FoundV1
+from ringfence.limits.cgroup_v2 import CgroupV2, FoundV2
+from ringfence.limits.cgroups import PREFIX, Mounted, hierarchies_of, parse_mounts, read_counter, read_number
 from ringfence.limits.polling import Polling
 from ringfence.values.limits import Limit, Limits
 
@@ -246,3 +246,45 @@ def test_a_group_is_preferred_where_it_can_be_made(tmp_path: Path, monkeypatch: 
 
     assert isinstance(choose.choose(LIMITS), CgroupV2)
     assert choose.describe() == "cgroup v2"
+
+
+# --- groups that somebody else has made -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("files", "kind"),
+    [
+        ({"memory/memory.usage_in_bytes": "7", "cpuacct/cpuacct.usage": "2000000000"}, FoundV1),
+        ({"unified/memory.current": "7", "unified/cpu.stat": "usage_usec 2000000"}, FoundV2),
+    ],
+)
+def test_groups_of_a_container_are_read_and_left_to_whoever_made_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, files: dict[str, str], kind: type[Holder]
+) -> None:
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    first = tuple(Mounted(frozenset({name}), tmp_path / name, tmp_path) for name in ("memory", "cpuacct"))
+    second = Mounted(frozenset(), tmp_path / "unified", tmp_path)
+    monkeypatch.setattr(choose, "hierarchies_of", lambda pid: (first, second))
+
+    holder = choose.find(1, LIMITS)
+
+    assert isinstance(holder, kind) and (holder.joins, holder.leftovers) == ((), ())
+    assert holder.read(1) == Reading(cpu_seconds=2.0, memory_bytes=7)
+    holder.start_command()
+    holder.close()
+    assert all((tmp_path / name).exists() for name in files)
+
+
+def test_where_the_groups_of_a_container_cannot_be_seen_its_processes_are_looked_at(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    elsewhere = Mounted(frozenset({"memory"}), tmp_path / "gone", tmp_path)
+    monkeypatch.setattr(choose, "hierarchies_of", lambda pid: ((elsewhere,), None))
+
+    assert isinstance(choose.find(1, LIMITS), Polling)
+
+
+def test_a_process_that_is_gone_has_no_groups() -> None:
+    assert hierarchies_of(999_999_999) == ((), None)

@@ -6,6 +6,7 @@ decided here, by the same modules as for the native walls, so that the two canno
 
 import json
 import os
+from functools import cache
 
 from ringfence.confinement.base import ContainerFilter, Prepared, View
 from ringfence.confinement.linux import landlock, seccomp
@@ -46,12 +47,18 @@ def build_container_view(grant: Grant, *, home: str, uid: int, gid: int) -> Prep
     return Prepared(view, tuple(GIT_ENVIRONMENT.items()), tuple(masks.shared), tuple(notes))
 
 
-def container_filter(view: View, *, for_root: bool) -> ContainerFilter:
+def container_filter(view: View, private: tuple[str, ...], *, for_root: bool) -> ContainerFilter:
     """The same refusals twice: as the engine's profile, which holds from the first instruction, and for PID 1 to apply
     itself, because engines skip calls that their library does not know by name.
 
     Args:
+        private: further directories that the box has for itself.
         for_root: whether something that the box writes will belong to root.
     """
     profile = seccomp.Profile(openat2=not for_root)
-    return ContainerFilter(json.dumps(docker_profile(profile)), seccomp.assemble(profile), landlock_words(view))
+    return ContainerFilter(_profile(profile), seccomp.assemble(profile), landlock_words(view, private))
+
+
+@cache
+def _profile(profile: seccomp.Profile) -> str:
+    return json.dumps(docker_profile(profile))

@@ -5,10 +5,10 @@ from ringfence.confinement.linux import landlock
 from ringfence.confinement.linux.landlock import DEVICES, READ, WRITE
 
 
-def landlock_words(view: View) -> tuple[str, ...]:
-    """Read everywhere in the view, write where the grant says, devices in /dev."""
+def landlock_words(view: View, private: tuple[str, ...] = ()) -> tuple[str, ...]:
+    """Read everywhere in the view, write where the grant says and in what the box has for itself, devices in /dev."""
     rules = [("/", READ), ("/dev", DEVICES), ("/dev/shm", WRITE), ("/tmp", WRITE)]
-    rules += [(path, WRITE) for path in (view.home, *view.writable)]
+    rules += [(path, WRITE) for path in (view.home, *private, *view.writable)]
     return landlock.words(rules, version=landlock.abi(), tcp=False, scoped=False)
 
 

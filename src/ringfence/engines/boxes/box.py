@@ -15,7 +15,6 @@ import time
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from functools import partial
-from typing import Any
 
 from ringfence.engines.boxes.base import Surroundings
 from ringfence.engines.boxes.context import Context
@@ -26,6 +25,7 @@ from ringfence.engines.boxes.protocol import Kind, Reply
 from ringfence.engines.boxes.results import Results
 from ringfence.engines.boxes.spawning import Spawner, spawn_failed
 from ringfence.engines.boxes.standby import COMMAND_MAX, Setting, WaitingShell, start_context, start_shell
+from ringfence.engines.boxes.waiting import wait_through_cancel
 from ringfence.engines.boxes.watch import Watch
 from ringfence.engines.boxes.work import Work
 from ringfence.engines.streams import feed
@@ -141,7 +141,7 @@ class HelperBox:
             self._let_go()
             self._ending = self._loop.create_task(self._end())
         assert self._ending is not None
-        if await _wait_through_cancel(self._ending):
+        if await wait_through_cancel(self._ending):
             raise asyncio.CancelledError
 
     def _let_go(self) -> None:
@@ -451,7 +451,7 @@ class HelperBox:
             reply: Reply | int | None = await asyncio.shield(work.over)
         except asyncio.CancelledError:
             self._stop(work, Limit.WALL)
-            await _wait_through_cancel(work.over)
+            await wait_through_cancel(work.over)
             raise
         except Internal as fault:
             reply = self._reply_of_the_dead(work, fault)
@@ -532,17 +532,6 @@ class HelperBox:
     def usage(self) -> Usage:
         reading = self._holder.read(self._control.first_pid)
         return Usage(0.0, reading.cpu_seconds, self._holder.peak_memory_bytes(), self._holder.name)
-
-
-async def _wait_through_cancel(future: asyncio.Future[Any]) -> bool:
-    """Wait for what must not be left half done; returns whether somebody asked us to stop meanwhile."""
-    cancelled = False
-    while not future.done():
-        try:
-            await asyncio.wait((future,))
-        except asyncio.CancelledError:
-            cancelled = True
-    return cancelled
 
 
 def _context_language(language: str) -> str:

@@ -1,8 +1,9 @@
-"""Waits for descriptors and children on the event loop, without threads."""
+"""Waits for descriptors, children and what must not be left half done, on the event loop and without threads."""
 
 import asyncio
 import os
 import subprocess
+from typing import Any
 
 
 async def wait_readable(descriptor: int, seconds: float | None = None) -> bool:
@@ -28,3 +29,14 @@ async def wait_child(child: subprocess.Popen[bytes]) -> None:
     finally:
         os.close(descriptor)
     child.wait()
+
+
+async def wait_through_cancel(future: asyncio.Future[Any]) -> bool:
+    """Wait for what must not be left half done; returns whether somebody asked us to stop meanwhile."""
+    cancelled = False
+    while not future.done():
+        try:
+            await asyncio.wait((future,))
+        except asyncio.CancelledError:
+            cancelled = True
+    return cancelled

@@ -29,7 +29,6 @@ _MASKED = (
     "/sys",  # devices, control groups and firmware of the host: nothing that a build or a test needs
 )
 _READ_ONLY = ("/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger")
-_EMPTY = "rw,nosuid,nodev,noexec,size=64k,mode=0755"
 _NOBODY_S = "rw,nosuid,nodev,noexec,size=1m,mode=0000"
 
 
@@ -39,8 +38,6 @@ class Plan:
     uid: int
     gid: int
     mounts: tuple[Mount, ...]
-    opened: tuple[str, ...]
-    """Homes of the image that are covered by open, empty ones, so that what is granted in them can be reached."""
     seccomp: str
     limits: Limits
     labels: tuple[tuple[str, str], ...]
@@ -102,9 +99,8 @@ def _memory_file_systems(plan: Plan) -> dict[str, str]:
     size = plan.limits.tmp_bytes
     anybody_s = f"rw,exec,nosuid,nodev,size={size},mode=1777"
     own = f"rw,exec,nosuid,nodev,size={size},mode=0755,uid={plan.uid},gid={plan.gid}"
-    out = {home: _EMPTY for home in plan.opened}
     # A volume of the image would be a directory on the host's disk that no limit of ours watches.
-    out |= {volume: own for volume in plan.image.volumes}
+    out = {volume: own for volume in plan.image.volumes}
     if any(mount.target.startswith(f"{PINS}/") for mount in plan.mounts):
         out[PINS] = _NOBODY_S
     out |= {"/tmp": anybody_s, "/var/tmp": anybody_s, HOME: own}

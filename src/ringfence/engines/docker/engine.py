@@ -14,25 +14,28 @@ which containers share with the host.
 """
 
 import asyncio
+import errno
 import os
 import socket
 import struct
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from ringfence.confinement.base import Prepared, StandIn
 from ringfence.confinement.choose import build_container_view, container_filter
 from ringfence.engines.boxes.box import HelperBox
 from ringfence.engines.boxes.identity import stand_in
 from ringfence.engines.boxes.standby import Setting
+from ringfence.engines.boxes.waiting import wait_through_cancel
 from ringfence.engines.docker import stage, verify
 from ringfence.engines.docker.container import HOME, Plan, container_config
 from ringfence.engines.docker.daemon import About, Daemon, Image
 from ringfence.engines.docker.janitor import BOX_LABEL, MANAGER_LABEL, is_orphan, own_name
-from ringfence.engines.docker.mounts import closed_parents, plan
+from ringfence.engines.docker.mounts import check_place, plan
 from ringfence.engines.docker.programs import ASK, ImagePrograms
 from ringfence.engines.docker.settings import DockerSettings
 from ringfence.engines.docker.surroundings import DockerSurroundings
@@ -53,6 +56,8 @@ _PEER = struct.Struct("=iII")
 _ALWAYS = frozenset(Guarantee) - {Guarantee.OWN_KERNEL, Guarantee.MEMORY_BOUNDED, Guarantee.PROCESSES_BOUNDED}
 _UNEXPLAINED = "refusals by the kernel are not explained: nobody looks at single calls in a container"
 
+_T = TypeVar("_T")
+
 _known: dict[tuple[str, str], ImagePrograms] = {}
 """The programs of images, by daemon and image."""
 
@@ -71,35 +76,48 @@ class DockerEngine:
     def __init__(self, settings: DockerSettings) -> None:
         self._settings = settings
         self._first = asyncio.Lock()
-        self._swept = False
+        self._about: About | None = None
+        """What the daemon said of itself; asked again when a box could not be made."""
 
     async def open(self, grant: Grant) -> HelperBox:
         async with Daemon(self._settings.url) as daemon:
-            about = await daemon.about()
-            guarantees = guarantees_of(about)
-            if lacking := grant.requires - guarantees:
-                raise InitializationFailed(
-                    f"Docker does not give what is required: {', '.join(sorted(lacking))}",
-                    hint="use the native engine, or a daemon on a kernel with memory and pids control groups",
-                )
-            image = await daemon.image(self._settings.image)
-            programs = await self._programs(daemon, about, image)
-            if grant.python is not None and not programs.reaches(grant.python):
-                raise InitializationFailed(
-                    f"the image {self._settings.image!r} has no {grant.python}",
-                    hint=f"leave `python` out for {programs.python or 'none: the image has no Python'}",
-                )
-            return await self._open(daemon, about, image, grant, programs)
+            try:
+                return await self._open_for(daemon, grant)
+            except InitializationFailed:
+                self._about = None
+                raise
 
-    async def _programs(self, daemon: Daemon, about: About, image: Image) -> ImagePrograms:
-        """What is in the image; the first time, a container is asked, and what dead managers left is removed."""
-        key = (self._settings.url, image.id)
+    async def _open_for(self, daemon: Daemon, grant: Grant) -> HelperBox:
+        about = await self._meet(daemon)
+        guarantees = guarantees_of(about)
+        if lacking := grant.requires - guarantees:
+            raise InitializationFailed(
+                f"Docker does not give what is required: {', '.join(sorted(lacking))}",
+                hint="use the native engine, or a daemon on a kernel with memory and pids control groups",
+            )
+        image = await daemon.image(self._settings.image)
+        programs = await self._programs(daemon, about, image)
+        if grant.python is not None and not programs.reaches(grant.python):
+            raise InitializationFailed(
+                f"the image {self._settings.image!r} has no {grant.python}",
+                hint=f"leave `python` out for {programs.python or 'none: the image has no Python'}",
+            )
+        return await self._open(daemon, about, image, grant, programs)
+
+    async def _meet(self, daemon: Daemon) -> About:
+        """What kind of daemon it is; the first time, what dead managers left there is removed."""
         async with self._first:
-            if not self._swept:
-                self._swept = True
+            if self._about is None:
+                self._about = await daemon.about()
                 for container, manager in await daemon.labelled(MANAGER_LABEL):
                     if is_orphan(manager):
                         await daemon.remove(container)
+        return self._about
+
+    async def _programs(self, daemon: Daemon, about: About, image: Image) -> ImagePrograms:
+        """What is in the image; the first time, a container is asked."""
+        key = (self._settings.url, image.id)
+        async with self._first:
             if key not in _known:
                 _known[key] = await self._ask(daemon, about, image)
         return _known[key]
@@ -130,6 +148,9 @@ class DockerEngine:
     async def _open(
         self, daemon: Daemon, about: About, image: Image, grant: Grant, programs: ImagePrograms
     ) -> HelperBox:
+        stage.check_helper()
+        for path in (*grant.writable_roots, *grant.readable):
+            check_place(os.fspath(path))
         identity = stand_in(tuple(map(os.fspath, grant.writable_roots)))
         uid, gid = (os.getuid(), os.getgid()) if identity is None else (identity.uid, identity.gid)
         prepared = build_container_view(grant, home=HOME, uid=uid, gid=gid)
@@ -152,9 +173,9 @@ class DockerEngine:
         except (Internal, TimeoutError) as fault:
             await box.close()
             why = fault.message if isinstance(fault, Internal) else f"it was not ready after {_READY_SECONDS:g} s"
-            raise InitializationFailed(
-                f"the box in the container did not come up: {why}", hint="run `ringfence doctor`"
-            ) from fault
+            closed = "a directory of the image on the way there is closed to others; grant another place"
+            hint = closed if os.strerror(errno.EACCES) in why else "run `ringfence doctor`"
+            raise InitializationFailed(f"the box in the container did not come up: {why}", hint=hint) from fault
         except BaseException:
             await box.close()
             raise
@@ -163,52 +184,70 @@ class DockerEngine:
     async def _make(
         self, daemon: Daemon, image: Image, grant: Grant, prepared: Prepared, identity: StandIn | None
     ) -> _Made:
+        undo = AsyncExitStack()
+        try:
+            made = await self._build(daemon, image, grant, prepared, identity, undo)
+        except BaseException:
+            await _to_the_end(undo.aclose())
+            raise
+        undo.pop_all()
+        return made
+
+    async def _build(
+        self,
+        daemon: Daemon,
+        image: Image,
+        grant: Grant,
+        prepared: Prepared,
+        identity: StandIn | None,
+        undo: AsyncExitStack,
+    ) -> _Made:
+        """Stage, container, connection, proof. What has been made so far can be undone at any step."""
         view = prepared.view
-        confinement = container_filter(view, for_root=identity is not None and identity.for_root)
-        async with AsyncExitStack() as undo:
-            staged = await stage.build(prepared, identity)
-            undo.push_async_callback(_take_down, staged)
-            mounts = plan(view, staged.sources)
-            wanted = verify.expected(mounts)
-            box_id = os.urandom(8).hex()
-            config = container_config(
-                Plan(
-                    image=image,
-                    uid=view.uid,
-                    gid=view.gid,
-                    mounts=mounts,
-                    opened=closed_parents(view),
-                    seccomp=confinement.profile,
-                    limits=grant.limits,
-                    labels=((MANAGER_LABEL, own_name()), (BOX_LABEL, box_id)),
-                )
+        for_root = identity is not None and identity.for_root
+        confinement = container_filter(view, ("/var/tmp", *image.volumes), for_root=for_root)
+        staged = await stage.build(prepared, identity)
+        undo.push_async_callback(staged.take_down)
+        mounts = plan(view, staged.sources)
+        wanted = verify.expected(mounts)
+        box_id = os.urandom(8).hex()
+        config = container_config(
+            Plan(
+                image=image,
+                uid=view.uid,
+                gid=view.gid,
+                mounts=mounts,
+                seccomp=confinement.profile,
+                limits=grant.limits,
+                labels=((MANAGER_LABEL, own_name()), (BOX_LABEL, box_id)),
             )
-            container = await daemon.create(config, f"ringfence-{box_id}")
-            undo.push_async_callback(daemon.remove, container)
-            await daemon.start(container)
-            control = await _accept(daemon, container, staged.listener)
-            undo.callback(control.close)
-            first_pid = _peer(control, view.uid, container)
-            first_process = os.pidfd_open(first_pid)
-            undo.callback(os.close, first_process)
-            self._prove(first_pid, wanted, tuple(config["HostConfig"]["Tmpfs"]), view.uid, view.gid)
-            staged.close_door()
-            staged.entrust(first_process)
-            filter = os.memfd_create("ringfence-seccomp", os.MFD_CLOEXEC)
-            undo.callback(os.close, filter)
-            os.write(filter, confinement.seccomp)
-            around = DockerSurroundings(
-                self._settings.url,
-                container,
-                staged,
-                control,
-                first_process,
-                ("umask", str(0o022), *rlimits.words(grant.limits, counts_processes=False), *confinement.configure),
-                filter,
-                None if identity is None else (identity.uid, identity.gid),
-            )
-            undo.pop_all()
-            return _Made(around, first_pid)
+        )
+        name = f"ringfence-{box_id}"
+        undo.push_async_callback(daemon.remove, name)
+        container = await _to_the_end(daemon.create(config, name))
+        await daemon.start(container)
+        control = await _accept(daemon, container, staged.listener)
+        undo.callback(control.close)
+        first_pid = _peer(control, view.uid, container)
+        first_process = os.pidfd_open(first_pid)
+        undo.callback(os.close, first_process)
+        self._prove(first_pid, wanted, tuple(config["HostConfig"]["Tmpfs"]), view.uid, view.gid)
+        staged.close_door()
+        staged.entrust(first_process)
+        around = DockerSurroundings(
+            url=self._settings.url,
+            container=container,
+            stage=staged,
+            control=control,
+            first_process=first_process,
+            configure=(
+                *("umask", str(0o022), *rlimits.words(grant.limits, counts_processes=False)),
+                *confinement.configure,
+            ),
+            seccomp=confinement.seccomp,
+            owner=None if identity is None else (identity.uid, identity.gid),
+        )
+        return _Made(around, first_pid)
 
     def _prove(
         self, pid: int, wanted: Mapping[str, tuple[str, str, bool]], memory: tuple[str, ...], uid: int, gid: int
@@ -236,9 +275,14 @@ def guarantees_of(about: About) -> frozenset[Guarantee]:
     return frozenset(given)
 
 
-async def _take_down(staged: stage.Stage) -> None:
-    staged.let_go()
-    await staged.wait_gone()
+async def _to_the_end(work: Awaitable[_T]) -> _T:
+    """A daemon goes on making what nobody waits for any more, and then nobody would remove it: wait, and only then be
+    cancelled."""
+    task = asyncio.ensure_future(work)
+    if await wait_through_cancel(task):
+        task.exception()  # looked at: whoever cancelled does not want to know
+        raise asyncio.CancelledError
+    return task.result()
 
 
 async def _accept(daemon: Daemon, container: str, listener: socket.socket) -> socket.socket:

@@ -3,7 +3,7 @@
 A container engine takes paths and nothing else, so what a native box does by descriptor is done here by name, parents
 before children (the engine sorts by depth):
 
-    hide     an empty file or directory of ours that nobody may read, over the path
+    hide     a socket of ours that nobody listens on, or a directory that nobody may enter, over the path
     freeze   the path, read-only, over itself
     anchor   the path over itself, so that it can be neither renamed nor removed
     pin      the same in a second copy of the workspace, below a directory that nobody inside may enter: the kernel
@@ -68,6 +68,8 @@ class Sources:
     hidden_directory: str
     texts: tuple[tuple[str, str], ...]
     """(name below /etc, file)"""
+    homes: dict[str, str] = field(default_factory=dict)
+    """What is put over homes of the image, so that what is granted in them can be reached."""
     roots: dict[str, str] = field(default_factory=dict)
     """Where a writable root is mounted from, if not from its own place."""
 
@@ -78,8 +80,9 @@ def plan(view: View, sources: Sources) -> tuple[Mount, ...]:
     Raises:
         InitializationFailed: something cannot be shown, or cannot be protected, by the names that an engine takes.
     """
-    mounts = [Mount(sources.helper, HELPER), Mount(sources.control, CONTROL, writable=True)]
+    mounts = [Mount(sources.helper, HELPER), Mount(sources.control, CONTROL)]
     mounts += [Mount(file, f"/etc/{name}") for name, file in sources.texts]
+    mounts += [Mount(directory, home) for home, directory in sources.homes.items()]
     mounts += [Mount(path, path) for path in view.readable]
     mounts += [_hide(path, path, sources) for path in view.hidden]
     for index, root in enumerate(view.writable):
@@ -90,12 +93,30 @@ def plan(view: View, sources: Sources) -> tuple[Mount, ...]:
             mounts += _covers(covers, source, target, sources)
         mounts += _pins(covers, source, f"{PINS}/{index}")
     for mount in mounts:
-        _check(mount)
+        _check_text(mount.source)
+        _check_text(mount.target)
     return tuple(sorted(mounts, key=lambda mount: mount.target.count("/")))
 
 
+def check_place(path: str) -> None:
+    """Refuse to show what an engine could not, or what would cover the image's own.
+
+    Raises:
+        InitializationFailed: says which.
+    """
+    _check_text(path)
+    if path in _SYSTEM or any(path.startswith(f"{top}/") for top in _KERNEL):
+        raise InitializationFailed(
+            f"{path} cannot be shown in a container, whose own it would cover",
+            hint="grant a directory of its own, or use the native engine",
+        )
+
+
 def closed_parents(view: View) -> tuple[str, ...]:
-    """Homes that images keep closed to others, and that something granted lies in: an open one is put over each."""
+    """Homes that images keep closed to others, and that something granted lies in: an open one is put over each.
+
+    Not one in memory: runc gives that the mode of what it covers.
+    """
     homes: dict[str, None] = {}
     for path in (*view.writable, *view.readable):
         parts = path.split("/")
@@ -155,20 +176,10 @@ def _mode(path: str) -> int:
     return mode
 
 
-def _check(mount: Mount) -> None:
-    """Refuse what an engine would not take, or would take for something else."""
-    for path in (mount.source, mount.target):
-        try:
-            path.encode("utf-8")
-        except UnicodeEncodeError as fault:
-            raise InitializationFailed(
-                f"{path!r} is no text, and Docker takes only text for paths",
-                hint="rename it, or use the native engine",
-            ) from fault
-    is_ours = mount.target.startswith(f"{OURS}/")
-    in_kernel_s = any(mount.target.startswith(f"{top}/") for top in _KERNEL) and not is_ours
-    if mount.target in _SYSTEM or in_kernel_s:
+def _check_text(path: str) -> None:
+    try:
+        path.encode("utf-8")
+    except UnicodeEncodeError as fault:
         raise InitializationFailed(
-            f"{mount.target} cannot be shown in a container, whose own it would cover",
-            hint="grant a directory of its own, or use the native engine",
-        )
+            f"{path!r} is no text, and Docker takes only text for paths", hint="rename it, or use the native engine"
+        ) from fault

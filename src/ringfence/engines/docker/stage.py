@@ -12,16 +12,17 @@ until the box's first process has ended, then removes placeholders, mounts and f
 import asyncio
 import os
 import socket
+import stat
 import subprocess
 import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, suppress
 
-from ringfence.confinement.base import Prepared, StandIn
+from ringfence.confinement.base import Prepared, StandIn, View
 from ringfence.engines.boxes import helper
 from ringfence.engines.boxes.protocol import Kind, pack_header
 from ringfence.engines.boxes.waiting import wait_child, wait_readable
-from ringfence.engines.docker.mounts import Sources
+from ringfence.engines.docker.mounts import Sources, closed_parents
 from ringfence.errors import InitializationFailed
 
 _BUILD_SECONDS = 10.0
@@ -31,7 +32,7 @@ _HINTS = {
 
 
 class Stage:
-    """Made by `build`; closed by `close`, which returns when the guardian has taken everything away."""
+    """Made by `build`; gone after `let_go` and `wait_gone`, or `take_down`, which is both."""
 
     def __init__(
         self, listener: socket.socket, guardian: subprocess.Popen[bytes], lifeline: socket.socket, sources: Sources
@@ -43,9 +44,16 @@ class Stage:
         self._lifeline = lifeline
 
     def entrust(self, first_process: int) -> None:
-        """Let the guardian wait for this process (a pidfd) before it uncovers anything; the mounts that were made for
-        the container can go now."""
-        socket.send_fds(self._lifeline, [pack_header(Kind.ENTRUST)], [first_process])
+        """Let the guardian wait for this process (a pidfd) before it uncovers anything. The mounts that were made for
+        the container can go now.
+
+        Raises:
+            InitializationFailed: there is no guardian any more.
+        """
+        try:
+            socket.send_fds(self._lifeline, [pack_header(Kind.ENTRUST)], [first_process])
+        except OSError as fault:
+            raise InitializationFailed("the guardian of the box was killed", hint="by whom? Try again") from fault
 
     def close_door(self) -> None:
         """Nobody else may connect."""
@@ -59,7 +67,24 @@ class Stage:
         self._lifeline.close()
 
     async def wait_gone(self) -> None:
+        """Wait until the guardian has taken everything away."""
         await wait_child(self._guardian)
+
+    async def take_down(self) -> None:
+        self.let_go()
+        await self.wait_gone()
+
+
+def check_helper() -> None:
+    """
+    Raises:
+        InitializationFailed: our helper is the one in Python, which an image may have nothing to run with.
+    """
+    if helper.is_python():
+        raise InitializationFailed(
+            "the Docker engine needs our helper in C, which was not built here, or is not wanted (RINGFENCE_HELPER)",
+            hint="install Ringfence where a C compiler is at hand: pip install --force-reinstall ringfence",
+        )
 
 
 async def build(prepared: Prepared, stand_in: StandIn | None) -> Stage:
@@ -68,46 +93,41 @@ async def build(prepared: Prepared, stand_in: StandIn | None) -> Stage:
     Raises:
         InitializationFailed: this file system cannot be shown to another owner, or our helper does not start.
     """
-    if helper.is_python():
-        raise InitializationFailed(
-            "the Docker engine needs our helper in C, which was not built here",
-            hint="install Ringfence where a C compiler is at hand: pip install --force-reinstall ringfence",
-        )
-    with ExitStack() as undo:
-        directory = tempfile.mkdtemp(prefix="ringfence-docker-")
-        made = _Made(directory)
+    with ExitStack() as undo, ExitStack() as passed:
+        made = _Made(tempfile.mkdtemp(prefix="ringfence-docker-"))
         undo.callback(made.remove)
         sources = _sources(made, prepared, stand_in)
         listener = _listen(sources.control, stand_in)
         undo.callback(listener.close)
         lifeline, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        undo.callback(theirs.close)
+        undo.callback(lifeline.close)
+        passed.callback(theirs.close)
         lifeline.setblocking(False)
         complaints, complaints_end = os.pipe()
-        undo.callback(os.close, complaints)
-        with ExitStack() as keep:
-            keep.callback(lifeline.close)
-            try:
-                guardian = _start_guardian(prepared, stand_in, sources, made, theirs.fileno(), complaints_end)
-            finally:
-                os.close(complaints_end)
-            keep.pop_all()
-        theirs.close()
-        stage = Stage(listener, guardian, lifeline, sources)
+        passed.callback(os.close, complaints)
         try:
-            said = await asyncio.wait_for(_read_to_end(complaints), _BUILD_SECONDS)
-        except BaseException:
-            stage.let_go()
-            await stage.wait_gone()
-            raise
-        if said:
-            stage.let_go()
-            await stage.wait_gone()
-            hint = next((hint for sign, hint in _HINTS.items() if sign in said), "run `ringfence doctor`")
-            raise InitializationFailed(f"the workspace cannot be staged: {said}", hint=hint)
-        undo.pop_all()
-        os.close(complaints)
+            guardian = _start_guardian(prepared, stand_in, sources, made, theirs.fileno(), complaints_end)
+        finally:
+            os.close(complaints_end)
+        undo.pop_all()  # from here on it is the guardian's to take away
+        stage = Stage(listener, guardian, lifeline, sources)
+        await _wait_built(stage, complaints)
         return stage
+
+
+async def _wait_built(stage: Stage, complaints: int) -> None:
+    """Wait until the guardian's child has mounted what there is to mount; take all of it down if it could not."""
+    try:
+        said = await asyncio.wait_for(_read_to_end(complaints), _BUILD_SECONDS)
+    except TimeoutError:
+        said = f"it took more than {_BUILD_SECONDS:g} s"
+    except BaseException:
+        await stage.take_down()
+        raise
+    if said:
+        await stage.take_down()
+        hint = next((hint for sign, hint in _HINTS.items() if sign in said), "run `ringfence doctor`")
+        raise InitializationFailed(f"the workspace cannot be staged: {said}", hint=hint)
 
 
 class _Made:
@@ -119,6 +139,8 @@ class _Made:
 
     def file(self, name: str, text: str, mode: int = 0o444) -> str:
         path = f"{self.directory}/{name}"
+        if path in self._paths:
+            return path
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         with open(descriptor, "w", encoding="utf-8") as file:
             file.write(text)
@@ -126,8 +148,17 @@ class _Made:
         self._paths.append(path)
         return path
 
+    def dead_socket(self, name: str) -> str:
+        """Nobody can open it, nobody listens on it, and git and most other programs skip it."""
+        path = f"{self.directory}/{name}"
+        os.mknod(path, stat.S_IFSOCK)
+        self._paths.append(path)
+        return path
+
     def dir(self, name: str, mode: int = 0o700) -> str:
         path = f"{self.directory}/{name}"
+        if path in self._paths:
+            return path
         os.mkdir(path)
         os.chmod(path, mode)
         self._paths.append(path)
@@ -154,14 +185,30 @@ def _sources(made: _Made, prepared: Prepared, stand_in: StandIn | None) -> Sourc
         for index, root in enumerate(view.writable):
             name = f"root-{index}"
             roots[root] = made.dir(name) if os.path.isdir(root) else made.file(name, "")
+    homes = {home: _open_home(made, f"home-{index}", home, view) for index, home in enumerate(closed_parents(view))}
     return Sources(
         helper=helper.path(),
         control=made.later("control"),
-        hidden_file=made.file("hidden", "", 0),
+        hidden_file=made.dead_socket("hidden"),
         hidden_directory=made.dir("hidden.d", 0),
         texts=tuple((name, made.file(name, text)) for name, text in view.texts),
+        homes=homes,
         roots=roots,
     )
+
+
+def _open_home(made: _Made, name: str, home: str, view: View) -> str:
+    """A directory to put over a home, with places in it for what is granted there: in a read-only one the engine could
+    not make them."""
+    top = made.dir(name, 0o755)
+    for path in (*view.readable, *view.writable):
+        if path.startswith(f"{home}/"):
+            *above, last = path.removeprefix(f"{home}/").split("/")
+            for index in range(len(above)):
+                made.dir(f"{name}/{'/'.join(above[: index + 1])}", 0o755)
+            place = "/".join((name, *above, last))
+            made.dir(place, 0o755) if os.path.isdir(path) else made.file(place, "")
+    return top
 
 
 def _listen(path: str, stand_in: StandIn | None) -> socket.socket:

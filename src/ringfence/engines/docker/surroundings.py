@@ -14,30 +14,35 @@ from ringfence.errors import Internal, RingfenceError
 
 _GRACE_SECONDS = 3.0
 """How long the first process may take to see that it was let go; one that does not has been frozen."""
+_REMOVE_SECONDS = 8.0
+"""How long the daemon may take to say that the container is gone: nothing of it runs any more by then."""
 
 
 class DockerSurroundings:
     def __init__(
         self,
+        *,
         url: str,
         container: str,
         stage: Stage,
         control: socket.socket,
         first_process: int,
         configure: tuple[str, ...],
-        filter: int,
+        seccomp: bytes,
         owner: tuple[int, int] | None,
     ) -> None:
-        """Takes over the socket, the stage and the descriptors: `first_process` is a pidfd, `filter` a memory file."""
+        """Takes over the stage, the socket and the descriptor of the first process."""
         self.control = control
         self.owner = owner
         self.container = container
+        self.configure = ("complain", *configure, "filter")
         self._url = url
         self._stage = stage
         self._first_process = first_process
-        self._filter = filter
         self._complaints, self._complaints_end = os.pipe()
-        self.configure = ("complain", *configure, "filter")
+        self._filter = os.memfd_create("ringfence-seccomp", os.MFD_CLOEXEC)
+        with open(self._filter, "wb", closefd=False) as file:
+            file.write(seccomp)
         self._killing: asyncio.Task[None] | None = None
 
     @property
@@ -80,7 +85,7 @@ class DockerSurroundings:
             await asyncio.wait((self._killing,))
         os.close(self._first_process)
         await self._stage.wait_gone()
-        with suppress(RingfenceError):
-            async with Daemon(self._url) as daemon:
+        with suppress(RingfenceError, TimeoutError):
+            async with asyncio.timeout(_REMOVE_SECONDS), Daemon(self._url) as daemon:
                 if not await daemon.wait_removed(self.container, _GRACE_SECONDS):
                     await daemon.remove(self.container)
