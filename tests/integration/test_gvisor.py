@@ -2,8 +2,10 @@
 
 import asyncio
 import os
+import subprocess
 import time
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -244,3 +246,66 @@ def test_a_path_that_is_no_utf8_is_refused_with_the_reason(place: Place) -> None
 async def _open(workspace: Path) -> None:
     async with Sandbox(workspace, requires=frozenset(Guarantee)):
         raise AssertionError("it opened")
+
+
+def test_it_has_a_loopback_of_its_own(place: Place) -> None:
+    program = (
+        "import socket, threading\n"
+        "server = socket.create_server(('127.0.0.1', 0))\n"
+        "threading.Thread(target=lambda: server.accept()[0].sendall(b'heard'), daemon=True).start()\n"
+        "print(socket.create_connection(server.getsockname()).recv(9).decode())"
+    )
+    (place.workspace / "loop.py").write_text(program)
+
+    assert shell(place, "python3 loop.py").stdout == "heard\n"
+
+
+def test_nothing_is_left_when_the_manager_is_killed(
+    place: Place, ringfence_process: Callable[[str], subprocess.Popen[str]]
+) -> None:
+    child = ringfence_process(
+        "import asyncio, ringfence\n"
+        "async def main():\n"
+        "    async with ringfence.Sandbox('.', requires=frozenset(ringfence.Guarantee)) as sandbox:\n"
+        "        await sandbox.start('sleep 1000')\n"
+        "        print('running', flush=True)\n"
+        "        await asyncio.sleep(1000)\n"
+        "asyncio.run(main())"
+    )
+    assert child.stdout is not None
+    assert child.stdout.readline() == "running\n"
+    before = runtimes(place)
+
+    child.kill()
+    child.wait()
+    deadline = time.monotonic() + 20
+    while runtimes(place) and time.monotonic() < deadline:
+        time.sleep(0.1)
+
+    assert before
+    assert runtimes(place) == []
+
+
+def runtimes(place: Place) -> list[str]:
+    """Processes of gVisor whose mounts show the workspace."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            ours = str(place.workspace) in (process / "mountinfo").read_text(errors="replace")
+            if ours and b"runsc" in (process / "cmdline").read_bytes().split(b"\0")[0]:
+                found.append(process.name)
+    return found
+
+
+def test_a_policy_alone_is_enough_to_get_it(place: Place) -> None:
+    policy = place.home / "policy.yaml"
+    policy.write_text("policies: {default: {requires: [own_kernel]}}\n")
+
+    async def main() -> ringfence.Result:
+        async with Sandbox(place.workspace, policy=policy) as sandbox:
+            return await sandbox.shell("echo $((6*7))")
+
+    result = asyncio.run(main())
+
+    assert result.wall is not None
+    assert (result.stdout, result.wall.name) == ("42\n", "gvisor")
