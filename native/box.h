@@ -57,6 +57,8 @@ void write_text(const char *path, const char *text);
 void kill_children(void);                      /* all direct children of ours; all other processes if we are PID 1 */
 
 noreturn void launch(int plan, pid_t owner);   /* outside: guardian, then the way into the wall */
+noreturn void carry(int control, int description, const char *directory, char **argv); /* outside: the wall is a kernel of its own */
+noreturn void carried(void);                   /* its other end, inside */
 noreturn void init(int control, int memory);   /* inside: PID 1; what holds a shadow's changes, or -1 */
 
 void supervise(int listener, int rules, int ring, int manager); /* in the guardian: from now on, answer what the filter stops */

@@ -144,6 +144,7 @@ static void set_limit(int resource, rlim_t value) {
     struct rlimit have, want = {value, value};
     if (getrlimit(resource, &have)) die("getrlimit");
     if (have.rlim_max < value) want.rlim_cur = want.rlim_max = have.rlim_max; /* never raise what the host set */
+    if (have.rlim_cur <= value && have.rlim_max <= value) return; /* as low already; gVisor lets some not be set at all */
     if (setrlimit(resource, &want)) die("setrlimit");
 }
 

@@ -3,6 +3,9 @@
  *   ringfence-box launch PLAN_FD OWNER_PID   outside: prepares and starts bubblewrap, cleans up when it or its owner ends
  *   ringfence-box init CONTROL_FD            inside: PID 1; starts, reaps and kills what it is told to
  *   ringfence-box connect SOCKET             the same in a container, where nobody could pass a descriptor along
+ *   ringfence-box carry CONTROL_FD DESCRIPTION_FD DIRECTORY RUNTIME...
+ *                                            outside, before a kernel of its own: carries messages over the runtime's stdio
+ *   ringfence-box carried                    inside that: the other end, with init as its child
  *   ringfence-box version                    prints the protocol's version
  *
  * Python decides; this obeys. It takes no decision, reads no configuration and trusts nothing from inside.
@@ -105,9 +108,11 @@ int main(int argc, char **argv) {
     }
     /* No parent-death signal: a container's parent is a thread of somebody else's program, which may end at any time. */
     if (argc == 3 && !strcmp(argv[1], "connect")) init(connected(argv[2]), -1);
+    if (argc >= 6 && !strcmp(argv[1], "carry")) carry(atoi(argv[2]), atoi(argv[3]), argv[4], argv + 5);
+    if (argc == 2 && !strcmp(argv[1], "carried")) carried();
     if (argc == 2 && !strcmp(argv[1], "version")) {
         printf("%u\n", PROTOCOL_VERSION);
         return 0;
     }
-    die_because("usage: ringfence-box launch PLAN_FD OWNER_PID | init CONTROL_FD [MEMORY_FD] | connect SOCKET | version");
+    die_because("usage: ringfence-box launch PLAN_FD OWNER_PID | init CONTROL_FD [MEMORY_FD] | connect SOCKET | carry CONTROL_FD DESCRIPTION_FD DIRECTORY RUNTIME... | carried | version");
 }

@@ -22,7 +22,7 @@ from ringfence.values.request import Overflow, Request, Stream
 from tests.support import docker
 from tests.support.fakes import FakeEngine
 
-WALLS = ["bwrap", "unshare", *(["landlock"] if os.geteuid() != 0 else [])]
+WALLS = ["bwrap", "unshare", "gvisor", *(["landlock"] if os.geteuid() != 0 else [])]
 """Landlock alone cannot be used by root, as its probe says; tests/contract/test_confiners.py shows that."""
 WALLED = [*WALLS, "docker"]
 REAL = [*WALLED, "none"]

@@ -50,13 +50,13 @@ def building(request: pytest.FixtureRequest) -> Confiner:
 
 def _usable(name: str) -> Confiner:
     (found,) = (confiner for confiner in confiners() if confiner.name == name)
-    if name == "bwrap" and not found.probe().usable:
-        pytest.skip(f"bwrap: {found.probe().missing}")
+    if name in ("bwrap", "gvisor") and not found.probe().usable:
+        pytest.skip(f"{name}: {found.probe().missing}")
     return found
 
 
 def all_words(launch: Launch) -> tuple[str, ...]:
-    return (*launch.plan, *launch.options, *launch.configure)
+    return (*launch.plan, *launch.options, *launch.configure, launch.description)
 
 
 # How many words follow each verb of a plan; `exec` takes the rest.
@@ -110,12 +110,17 @@ def test_a_process_list_shows_no_path_of_the_grant(confiner: Confiner) -> None:
 
 
 @pytest.mark.req("D4")
-def test_the_only_programs_that_a_plan_starts_are_ours_and_bwrap(confiner: Confiner) -> None:
+def test_the_only_programs_that_a_plan_starts_are_ours_and_the_wall_s(confiner: Confiner) -> None:
     """No text of a command can be in a plan: a confiner never sees one, and PID 1 is told later, by message."""
     launch = confiner.wrap(a_view(), DESCRIPTORS, None)
 
     start = steps(launch)[-1]
     assert start[0] == "exec"
+    if confiner.name == "gvisor":
+        assert start[1:6] == ("/proc/self/fd/43", "carry", "44", str(DESCRIPTORS.options), "/sys/run")
+        assert start[6].endswith("/runsc")
+        assert all(word.startswith("--") or word in ("run", "box") for word in start[7:])
+        return
     assert start[-3:] == ("/proc/self/fd/43", "init", "44")
     assert len(start) in (4, 8)
     assert start[1].endswith("bwrap") or len(start) == 4
@@ -151,6 +156,10 @@ def test_options_cannot_be_injected_through_a_path(building: Confiner, name: str
 
 @pytest.mark.parametrize("name", ODD)
 def test_words_stay_whole_on_the_wire(confiner: Confiner, name: str) -> None:
+    if confiner.name == "gvisor" and name.encode(errors="replace").decode() != name:
+        with pytest.raises(InitializationFailed, match="UTF-8"):
+            confiner.wrap(a_view(writable=(f"/srv/{name}",)), DESCRIPTORS, None)
+        return
     launch = confiner.wrap(a_view(writable=(f"/srv/{name}",)), DESCRIPTORS, None)
 
     for words in (launch.plan, launch.options, launch.configure):
@@ -242,8 +251,8 @@ def test_a_confiner_claims_no_more_than_the_namespaces_or_their_lack_allow(confi
     if not probe.usable:
         assert probe.missing and probe.hint and not probe.guarantees
         return
-    assert Guarantee.OWN_KERNEL not in probe.guarantees
-    assert (Guarantee.PROTECTED_PATHS in probe.guarantees) == (confiner.name in BUILDING)
+    assert (Guarantee.OWN_KERNEL in probe.guarantees) == (confiner.name == "gvisor")
+    assert (Guarantee.PROTECTED_PATHS in probe.guarantees) == (confiner.name in (*BUILDING, "gvisor"))
     assert choose((confiner,), probe.guarantees) is confiner
 
 

@@ -14,6 +14,7 @@ COMMANDS: dict[str, str] = {
     "workspace": "Shadows of projects: look at what was done in them, commit it, save it, throw it away.",
     "policy": "Check, explain or start a policy file.",
     "pool": "Show the pools of boxes that processes of yours keep ready.",
+    "image": "Build, list and check images for containers.",
     "violations": "Show what was refused: by type, by severity, and the last ones.",
     "audit": "Read, search and verify the journal of what was run.",
     "doctor": "Say what this machine can guarantee, what is missing, and how to get it.",

@@ -122,6 +122,10 @@ class Launch:
     seccomp: bytes
     filter_by_helper: bool = False
     """Whether PID 1 applies the seccomp filter itself."""
+    description: str = ""
+    """What goes where `options` would, for a wall that is described as a whole and not by words."""
+    explained: bool = True
+    """Whether somebody outside can look at the calls that are refused."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +136,8 @@ class Probe:
     missing: str = ""
     hint: str = ""
     notes: tuple[str, ...] = ()
+    own_processes: int = 0
+    """How many processes and threads the wall itself may have, besides those of the box."""
 
     @property
     def usable(self) -> bool:

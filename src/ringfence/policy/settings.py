@@ -8,7 +8,7 @@ from typing import Final
 from ringfence.errors import InvalidConfig
 from ringfence.policy.environment import Variable, flag, lookup
 
-ADAPTERS: Final = ("bwrap", "unshare", "landlock", "sandbox-exec", "auto", "none")
+ADAPTERS: Final = ("bwrap", "unshare", "gvisor", "landlock", "sandbox-exec", "auto", "none")
 ENGINES: Final = ("native", "wasi", "docker", "aio", "subprocess")
 _NETWORK_WORDS: Final[Mapping[str, bool]] = MappingProxyType({"allow": True, "deny": False})
 

@@ -62,8 +62,8 @@ def test_another_platform_is_a_clear_error(monkeypatch: pytest.MonkeyPatch, plat
 
 
 @pytest.mark.req("A9", "D4")
-def test_the_strongest_comes_first() -> None:
-    assert [confiner.name for confiner in confiners()] == ["bwrap", "unshare", "landlock"]
+def test_the_quickest_that_gives_everything_comes_first_and_the_weakest_last() -> None:
+    assert [confiner.name for confiner in confiners()] == ["bwrap", "unshare", "gvisor", "landlock"]
 
 
 @pytest.fixture

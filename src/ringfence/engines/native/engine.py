@@ -61,7 +61,8 @@ class NativeEngine:
             host_path = f"{os.path.dirname(grant.python)}:{host_path}"
         prepared = build_view(grant, home=self._home, host_path=host_path, uid=uid, gid=gid)
         try:
-            holder = choose_holder(grant.limits)
+            room = grant.limits.processes + confiner.probe().own_processes
+            holder = choose_holder(replace(grant.limits, processes=room))
             try:
                 started = start(confiner, prepared, holder, grant.limits, identity, self._notification(grant))
             except BaseException:
@@ -100,7 +101,10 @@ class NativeEngine:
             guarantees -= {Guarantee.HOST_FILES_HIDDEN, Guarantee.HOST_NAMES_HIDDEN}
         notes = (*probe.notes, *prepared.notes)
         if started.notify < 0 and grant.explain is not Explain.OFF:
-            notes = (*notes, "refusals by the kernel are not explained: our helper in C is needed for that")
+            why = (
+                "our helper in C is needed for that" if started.launch.explained else "nobody outside sees single calls"
+            )
+            notes = (*notes, f"refusals by the kernel are not explained: {why}")
         wall = Wall(confiner.name, guarantees, (holder.name,), notes)
         shell = next(shell for shell in _SHELLS if os.path.exists(shell))
         env = {
@@ -139,4 +143,5 @@ def _redacted(started: Started, grant: Grant, home: str) -> tuple[str, ...]:
                 return name + word[len(path.rstrip("/")) :]
         return word
 
-    return ("bwrap" if started.launch.options else "ringfence-box", *map(shown, started.launch.options))
+    program = "runsc" if started.launch.description else "bwrap" if started.launch.options else "ringfence-box"
+    return (program, *map(shown, started.launch.options))

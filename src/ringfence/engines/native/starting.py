@@ -89,7 +89,7 @@ def start(
         memory = memory_file(undo, "shadow") if any(each.memory_bytes for each in prepared.view.layered) else -1
         descriptors = Descriptors(options, seccomp, program, theirs.fileno(), memory, chosen.interpreter)
         launch = confiner.wrap(prepared.view, descriptors, stand_in)
-        _fill(options, _words(launch.options))
+        _fill(options, os.fsencode(launch.description) or _words(launch.options))
         _fill(seccomp, launch.seccomp)
         _fill(plan, _words(_plan(launch, prepared, holder, lifeline_end.fileno())))
         passed = [theirs.fileno(), program, options, seccomp, plan, lifeline_end.fileno()]
@@ -110,7 +110,7 @@ def start(
         keep.pop_all()
         kept_filter = os.dup(seccomp) if launch.filter_by_helper else -1
         kept_notification = -1
-        if notification:
+        if notification and launch.explained:
             notify = memory_file(undo, "notify")
             _fill(notify, notification)
             kept_notification = os.dup(notify)
@@ -122,7 +122,7 @@ def start(
             launch,
             (
                 *("umask", str(0o022), *rlimits.words(limits), *launch.configure),
-                *(("notify",) if notification else ()),
+                *(("notify",) if kept_notification >= 0 else ()),
             ),
             kept_filter,
             kept_notification,

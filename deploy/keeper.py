@@ -1,0 +1,101 @@
+"""Keeps a pool of boxes, serves its metrics, and sends a heartbeat through a box again and again.
+
+This is what a container of Ringfence runs until there is a server: the program to replace by your agent's own, which
+uses `SandboxManager` in the same way. It opens no port but that of the metrics.
+
+It never runs with a weaker wall than it was told. If no box can be made at the start it ends with 1; if the heartbeat
+fails three times in a row, too, so that whoever started it starts it anew. SIGTERM ends it cleanly.
+
+    RINGFENCE_POLICY         the policy in force
+    RINGFENCE_POOL_SIZE      how many boxes are kept ready; default: 2
+    RINGFENCE_METRICS_PORT   default: 9464
+    RINGFENCE_WALL           `full` (default): everything that Ringfence guarantees.
+                             `landlock`: what can be had where user namespaces are forbidden. The command sees names of
+                             files, though not their contents, and processes of its own user, and protected paths of a
+                             workspace are not held. Give such a pod one agent.
+"""
+
+import asyncio
+import os
+import signal
+import sys
+
+from prometheus_client import start_http_server
+
+import ringfence
+from ringfence import Guarantee
+
+HEARTBEAT_SECONDS = 30.0
+FAILURES_MAX = 3
+
+BEHIND_LANDLOCK = frozenset(
+    {
+        Guarantee.HOST_FILES_HIDDEN,
+        Guarantee.NETWORK_OFF,
+        Guarantee.KERNEL_SURFACE_REDUCED,
+        Guarantee.NEVER_ROOT,
+        Guarantee.TREE_DIES,
+        Guarantee.MEMORY_BOUNDED,
+        Guarantee.PROCESSES_BOUNDED,
+    }
+)
+
+
+def make_pool() -> ringfence.SandboxPool:
+    """The pool as the environment asks for it.
+
+    Raises:
+        InvalidConfig: a variable makes no sense.
+    """
+    size = os.environ.get("RINGFENCE_POOL_SIZE", "2")
+    wall = os.environ.get("RINGFENCE_WALL", "full")
+    if not size.isdecimal():
+        raise ringfence.InvalidConfig(f"RINGFENCE_POOL_SIZE is {size!r}", hint="give a number")
+    config = ringfence.PoolConfig(min_instances=int(size), max_instances=max(10, 2 * int(size)))
+    observers = (ringfence.MetricsObserver(),)
+    match wall:
+        case "full":
+            return ringfence.SandboxPool(config, observers=observers)
+        case "landlock":
+            return ringfence.SandboxPool(config, observers=observers, requires=BEHIND_LANDLOCK)
+        case _:
+            raise ringfence.InvalidConfig(f"RINGFENCE_WALL is {wall!r}", hint="give `full` or `landlock`")
+
+
+async def keep(ended: asyncio.Event) -> int:
+    """Until it is told to end; the exit code."""
+    failures = 0
+    async with ringfence.SandboxManager(pool=make_pool()) as manager, manager.pool:
+        port = int(os.environ.get("RINGFENCE_METRICS_PORT", "9464"))
+        server, thread = start_http_server(port)
+        try:
+            while failures < FAILURES_MAX:
+                done = await manager.execute_code("python", "print(6 * 7)", timeout=HEARTBEAT_SECONDS)
+                failures = 0 if done.success and done.stdout.strip() == "42" else failures + 1
+                if failures:
+                    print(f"keeper: the heartbeat failed: {done.error or done.stderr}", file=sys.stderr, flush=True)
+                try:
+                    await asyncio.wait_for(ended.wait(), HEARTBEAT_SECONDS)
+                    return 0
+                except TimeoutError:
+                    continue
+        finally:
+            server.shutdown()
+            thread.join()
+            server.server_close()
+    return 1
+
+
+async def main() -> int:
+    ended = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, ended.set)
+    try:
+        return await keep(ended)
+    except ringfence.RingfenceError as fault:
+        print(f"keeper: [{fault.code}] {fault}", file=sys.stderr)
+        return 1
+
+
+if __name__ == "__main__":
+    sys.exit(asyncio.run(main()))

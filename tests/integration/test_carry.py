@@ -1,0 +1,302 @@
+"""The way through a wall that no descriptor can pass: `ringfence-box carry` outside, `carried` inside.
+
+Here both run without a wall in between, so that every machine can try them; behind it, tests/integration/test_gvisor.py
+does. The attacker's part is played by a program that writes whatever it likes where `carried` should be.
+"""
+
+import asyncio
+import os
+import random
+import socket
+import struct
+import subprocess
+import sys
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ringfence.engines.boxes import helper, protocol
+from ringfence.engines.boxes.control import Control
+from ringfence.engines.boxes.protocol import Kind
+
+pytestmark = [
+    pytest.mark.req("B12"),
+    pytest.mark.skipif(not os.access(helper._NATIVE, os.X_OK), reason="the helper in C was not built"),
+]
+
+PACKET, DATA, END, STOP, CREDIT, BLOB, SIZE = range(1, 8)
+READING, WRITING, BOTH, FILED, TERMINALS = range(5)
+
+
+@contextmanager
+def carrying(directory: Path, *runtime: str) -> Iterator[tuple[subprocess.Popen[bytes], socket.socket]]:
+    """A carrier with `runtime` where the wall would be; the manager's end of its control socket."""
+    directory.mkdir()
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    ours.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
+    description = os.memfd_create("description")
+    os.write(description, b"{}")
+    words = [helper._NATIVE, "carry", str(theirs.fileno()), str(description), str(directory), *runtime]
+    child = subprocess.Popen(words, pass_fds=[theirs.fileno(), description], stderr=subprocess.PIPE, env={})
+    theirs.close()
+    os.close(description)
+    try:
+        yield child, ours
+    finally:
+        ours.close()
+        try:
+            child.wait(5)
+        finally:
+            child.kill()
+            child.communicate()
+
+
+# --- an honest other side ---------------------------------------------------------------------------------------------
+
+
+def through(tmp_path: Path, work: Callable[[Control], Awaitable[Any]]) -> Any:
+    async def main(ours: socket.socket) -> Any:
+        ours.setblocking(False)
+        control = Control(ours)
+        try:
+            async with asyncio.timeout(30):
+                control.configure(("umask", "18", "reaper"), ())
+                await control.ready
+                return await work(control)
+        finally:
+            control.close()
+
+    with carrying(tmp_path / "carry", helper._NATIVE, "carried") as (_, ours):
+        return asyncio.run(main(ours))
+
+
+async def run(control: Control, *argv: str, stdin: bytes = b"", chunk: int = 65536) -> tuple[bytes, bytes, Kind]:
+    """Run a program as a box does; what it said is read when its end is told, and only what is there by then."""
+    loop = asyncio.get_running_loop()
+    pipes = [os.pipe() for _ in range(3)]
+    theirs = (pipes[0][0], pipes[1][1], pipes[2][1])
+    job = control.start(("/", str(len(argv)), "0", *argv), theirs)
+    for descriptor in theirs:
+        os.close(descriptor)
+    said: dict[int, list[bytes]] = {pipes[1][0]: [], pipes[2][0]: []}
+
+    def read(descriptor: int) -> None:
+        while True:
+            try:
+                piece = os.read(descriptor, chunk)
+            except BlockingIOError:
+                return
+            if not piece:
+                loop.remove_reader(descriptor)
+                return
+            said[descriptor].append(piece)
+
+    for descriptor in said:
+        os.set_blocking(descriptor, False)
+        loop.add_reader(descriptor, read, descriptor)
+    feeding = loop.run_in_executor(None, _feed, pipes[0][1], stdin)
+    reply = await job.ended
+    for descriptor in said:
+        read(descriptor)
+        loop.remove_reader(descriptor)
+        os.close(descriptor)
+    await feeding
+    out, err = (b"".join(pieces) for pieces in said.values())
+    return out, err, reply.kind
+
+
+def _feed(descriptor: int, data: bytes) -> None:
+    with open(descriptor, "wb") as pipe:
+        try:
+            pipe.write(data)
+        except BrokenPipeError:
+            return
+
+
+def test_a_command_is_started_fed_and_heard(tmp_path: Path) -> None:
+    out, err, kind = through(tmp_path, lambda control: run(control, "/bin/sh", "-c", "cat; echo e >&2", stdin=b"in"))
+
+    assert (out, err, kind) == (b"in", b"e\n", Kind.ENDED)
+
+
+def test_a_program_that_is_not_there_is_said_to_be_so(tmp_path: Path) -> None:
+    assert through(tmp_path, lambda control: run(control, "/nonexistent"))[2] is Kind.FAILED
+
+
+@pytest.mark.parametrize("size", [0, 1, 65_535, 65_536, 65_537, 5_000_000])
+def test_all_that_was_said_is_there_when_the_end_is_told(tmp_path: Path, size: int) -> None:
+    data = random.Random(size).randbytes(size)
+
+    out, _, _ = through(tmp_path, lambda control: run(control, "/bin/cat", stdin=data))
+
+    assert out == data
+
+
+def test_many_commands_side_by_side_do_not_mix(tmp_path: Path) -> None:
+    async def work(control: Control) -> list[bytes]:
+        runs = (run(control, "/bin/sh", "-c", f"yes {number} | head -n 20000") for number in range(20))
+        return [out for out, _, _ in await asyncio.gather(*runs)]
+
+    outs = through(tmp_path, work)
+
+    assert outs == [f"{number}\n".encode() * 20_000 for number in range(20)]
+
+
+def test_a_command_longer_than_a_packet_comes_through(tmp_path: Path) -> None:
+    words = ["x" * 1000] * 300
+
+    out, _, _ = through(tmp_path, lambda control: run(control, "/bin/echo", *words))
+
+    assert out == (" ".join(words) + "\n").encode()
+
+
+def test_who_does_not_listen_any_more_stops_the_command(tmp_path: Path) -> None:
+    async def work(control: Control) -> Kind:
+        null = os.open("/dev/null", os.O_RDWR)
+        reading, writing = os.pipe()
+        job = control.start(("/", "1", "0", "/usr/bin/yes"), (null, writing, null))
+        os.close(writing)
+        os.close(null)
+        assert os.read(reading, 2) == b"y\n"
+        os.close(reading)
+        return (await job.ended).kind
+
+    assert through(tmp_path, work) is Kind.ENDED
+
+
+def test_the_carrier_has_locked_itself_up(tmp_path: Path) -> None:
+    with carrying(tmp_path / "carry", helper._NATIVE, "carried") as (child, ours):
+        protocol.send(ours, Kind.CONFIGURE, 0, ("umask", "18", "reaper"))
+        assert protocol.receive(ours) is not None
+        status = Path(f"/proc/{child.pid}/status").read_text()
+
+    assert "Seccomp:\t2" in status
+    assert "NoNewPrivs:\t1" in status
+
+
+# --- a hostile one ----------------------------------------------------------------------------------------------------
+
+
+def frame(kind: int, channel: int = 0, body: bytes = b"", *, length: int | None = None) -> bytes:
+    return struct.pack("=III", kind, channel, len(body) if length is None else length) + body
+
+
+def packet(body: bytes, *ends: tuple[int, int], count: int | None = None) -> bytes:
+    pairs = b"".join(struct.pack("=II", *end) for end in ends)
+    return frame(PACKET, 0, struct.pack("=I", len(ends) if count is None else count) + pairs + body)
+
+
+def reply(kind: int, id: int = 1, *numbers: int) -> bytes:
+    return struct.pack(f"=IIII{len(numbers)}Q", protocol.VERSION, kind, id, 8 * len(numbers), *numbers)
+
+
+READY = packet(reply(Kind.READY, 0))
+TERMINAL = packet(reply(Kind.TERMINAL), (TERMINALS, 1))
+
+ENDS_THE_BOX = {
+    "noise": random.Random(1).randbytes(200_000),
+    "zeros": bytes(5000),
+    "a frame without end": frame(DATA, 1, length=0xFFFFFFFF),
+    "a frame that is a little too long": frame(DATA, 1, length=80 * 1024 + 1),
+    "an unknown kind": frame(99),
+    "a message without a count": frame(PACKET, 0, b"\1"),
+    "a message without a header": packet(b"short"),
+    "more descriptors than there are": packet(reply(Kind.READY, 0), count=5),
+    "billions of descriptors": packet(reply(Kind.READY, 0), count=0xFFFFFFFF),
+    "two descriptors": packet(reply(Kind.TERMINAL), (TERMINALS, 1), (TERMINALS, 3)),
+    "a pipe": packet(reply(Kind.TERMINAL), (READING, 1)),
+    "the other end of a pipe": packet(reply(Kind.TERMINAL), (WRITING, 1)),
+    "a socket": packet(reply(Kind.TERMINAL), (BOTH, 1)),
+    "a file": frame(BLOB, 1, b"x") + packet(reply(Kind.TERMINAL), (FILED, 1)),
+    "a kind of end that there is not": packet(reply(Kind.TERMINAL), (77, 1)),
+    "a channel with a number of ours": packet(reply(Kind.TERMINAL), (TERMINALS, 2)),
+    "a channel without a number": packet(reply(Kind.TERMINAL), (TERMINALS, 0)),
+    "the same channel twice": TERMINAL + TERMINAL,
+    "too many channels": b"".join(packet(reply(Kind.TERMINAL), (TERMINALS, 2 * n + 1)) for n in range(3000)),
+    "more than the window": TERMINAL + frame(DATA, 1, bytes(40_000)) * 10,
+    "more credit than the window": TERMINAL + frame(CREDIT, 1, struct.pack("=I", 1)),
+    "credit of the wrong size": TERMINAL + frame(CREDIT, 1, b"xx"),
+    "a size from inside": TERMINAL + frame(SIZE, 1, bytes(8)),
+    "ends without end": packet(reply(Kind.ENDED, 1, 0, 0, 0, 0)) * 100 + packet(reply(Kind.ENDED, 1) + bytes(300)),
+}
+IS_IGNORED = {
+    "bytes for a channel that is not there": frame(DATA, 12345, b"x" * 100),
+    "the end of one that is not there": frame(END, 12345) + frame(STOP, 12345),
+    "credit for one that is not there": frame(CREDIT, 12345, struct.pack("=I", 0xFFFFFFFF)),
+}
+
+SPEAKER = (
+    "import sys; out = sys.stdout.buffer; out.write(open(sys.argv[1], 'rb').read()); out.flush(); sys.stdin.read()"
+)
+
+
+def spoken(tmp_path: Path, said: bytes) -> list[str]:
+    (tmp_path / "said").write_bytes(said)
+    return [sys.executable, "-ISc", SPEAKER, str(tmp_path / "said")]
+
+
+def drain(ours: socket.socket) -> None:
+    """Take what comes, as the manager does, until the carrier is gone; terminals are kept, and not read."""
+    ours.settimeout(20)
+    kept: list[int] = []
+    try:
+        while True:
+            data, descriptors, _, _ = socket.recv_fds(ours, 65536, 64)  # room for credentials too
+            kept += descriptors
+            if not data:
+                return
+    except ConnectionResetError:
+        return
+    finally:
+        for descriptor in kept:
+            os.close(descriptor)
+
+
+@pytest.mark.parametrize("said", ENDS_THE_BOX.values(), ids=list(ENDS_THE_BOX))
+def test_what_makes_no_sense_ends_the_box_and_says_so(tmp_path: Path, said: bytes) -> None:
+    with carrying(tmp_path / "carry", *spoken(tmp_path, READY + said)) as (child, ours):
+        drain(ours)
+        code = child.wait(20)
+        assert child.stderr is not None
+        words = child.stderr.read()
+
+    assert code == 125
+    assert words.startswith(b"ringfence-box: ")
+
+
+@pytest.mark.parametrize("said", IS_IGNORED.values(), ids=list(IS_IGNORED))
+def test_what_may_just_have_been_closed_is_ignored(tmp_path: Path, said: bytes) -> None:
+    with carrying(tmp_path / "carry", *spoken(tmp_path, said + READY)) as (child, ours):
+        ours.settimeout(20)
+        received = protocol.receive(ours)
+
+        assert received is not None
+        assert received.reply.kind is Kind.READY
+        assert child.poll() is None
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_no_noise_makes_the_carrier_crash_or_hang(tmp_path: Path, seed: int) -> None:
+    """Whole frames with random contents: it goes on, or ends by its own decision, never by a signal."""
+    chance = random.Random(seed)
+    frames = [
+        chance.choice(
+            (
+                lambda: frame(chance.randrange(1, 8), chance.randrange(6), chance.randbytes(chance.randrange(64))),
+                lambda: packet(reply(chance.randrange(14, 22), chance.randrange(4), *range(chance.randrange(5)))),
+                lambda: packet(reply(Kind.TERMINAL), (chance.randrange(6), chance.randrange(9))),
+                lambda: frame(DATA, 1, chance.randbytes(chance.randrange(30_000))),
+            )
+        )()
+        for _ in range(60)
+    ]
+    with carrying(tmp_path / "carry", *spoken(tmp_path, READY + b"".join(frames) + frame(99))) as (child, ours):
+        begin = time.monotonic()
+        drain(ours)
+
+        assert child.wait(20) in (0, 125)
+        assert time.monotonic() - begin < 20
