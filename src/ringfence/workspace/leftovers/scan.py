@@ -194,7 +194,7 @@ def _judge_path(top: int, resolver: Resolver, path: str) -> Iterator[Leftover]:
         names = tuple(part for part in path.split("/") if part not in ("", "."))
         above_is_git = names[-2:-1] == ("hooks",) and _is_git_directory(parent, "..")
         yield from _judge(_Place(parent, name, names, _is_git_directory(parent, "."), above_is_git), status)
-    except (FileNotFoundError, ValueError):  # gone, or a name with a NUL in it, which nothing can have
+    except (OSError, ValueError):  # gone meanwhile, or a name that nothing can have
         return
     finally:
         os.close(parent)
