@@ -21,7 +21,6 @@ import errno
 import fcntl
 import hashlib
 import os
-import secrets
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -36,17 +35,24 @@ from ringfence.workspace.snapshots.cache import Cache, read_cache
 from ringfence.workspace.snapshots.comparing import Change, changes
 from ringfence.workspace.snapshots.manifest import Snapshot
 from ringfence.workspace.snapshots.objects import Objects, sync_directory
-from ringfence.workspace.snapshots.restoring import Owner, Restoring
+from ringfence.workspace.snapshots.placing import (
+    StrPath,
+    build_beside,
+    is_there,
+    open_tree,
+    owner_for,
+    put_in_place,
+    remove_or_tell,
+)
+from ringfence.workspace.snapshots.reaching import check, needed_by
+from ringfence.workspace.snapshots.restoring import Restoring
 from ringfence.workspace.snapshots.saving import Progress, Saving
-from ringfence.workspace.snapshots.tree import DirectoryNode, FileNode, damaged, decode
-from ringfence.workspace.swapping import exchange, rename_to_free_name
+from ringfence.workspace.snapshots.tree import DirectoryNode
+from ringfence.workspace.swapping import rename_to_free_name
 
 LIMIT_ENTRIES = 5_000_000
-_OPEN_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _SUFFIX = ".json"
 _CACHE_SECONDS = 30 * 24 * 3600
-
-StrPath = str | os.PathLike[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +123,7 @@ class SnapshotStore:
             self._forbid_taken(name)
             if parent is not None:
                 self._manifest(parent)
-            top = _open_tree(tree)
+            top = open_tree(tree)
             try:
                 self._forbid_own(top)
                 cache_path = self._cache_path(top)
@@ -213,32 +219,15 @@ class SnapshotStore:
         faults: dict[str, str] = {}
         checked: set[str] = set()
         with self._translating(), self._locked(fcntl.LOCK_SH):
+            objects = Objects(self._directory)
             for one in self._names() if name is None else [name]:
                 try:
-                    self._check(self._manifest(one).root, checked)
+                    check(objects, self._manifest(one).root, checked)
                 except RingfenceError as fault:
                     if isinstance(fault, InvalidConfig):
                         raise
                     faults[one] = fault.message
         return faults
-
-    def _check(self, root: DirectoryNode, checked: set[str]) -> None:
-        objects = Objects(self._directory)
-        todo = [root.digest]
-        while todo:
-            digest = todo.pop()
-            if digest in checked:
-                continue
-            for node in decode(objects.get(digest)).values():
-                if isinstance(node, DirectoryNode):
-                    todo.append(node.digest)
-                elif isinstance(node, FileNode):
-                    for piece in node.pieces:
-                        if piece.digest not in checked:
-                            if len(objects.get(piece.digest)) != piece.length:
-                                raise damaged(f"the object {piece.digest} has another size than its file says")
-                            checked.add(piece.digest)
-            checked.add(digest)
 
     # --- putting back -------------------------------------------------------------------------------------------------
 
@@ -264,13 +253,13 @@ class SnapshotStore:
             if in_place:
                 self._make_equal(target, snapshot)
                 return None
-            built = self._build_beside(target, snapshot)
+            built = build_beside(Objects(self._directory), target, snapshot.root)
             try:
-                is_new = _put_in_place(built, target)
+                is_new = put_in_place(built, target)
             except BaseException:
                 remove_tree(built)
                 raise
-        return None if is_new else _remove_or_tell(built)
+        return None if is_new else remove_or_tell(built)
 
     def fork(self, name: str, into: StrPath) -> None:
         """Restore to a directory that is not there yet.
@@ -283,40 +272,22 @@ class SnapshotStore:
         with self._translating(), self._locked(fcntl.LOCK_SH):
             snapshot = self._manifest(name)
             if os.path.lexists(target):
-                raise _is_there(target)
-            built = self._build_beside(target, snapshot)
+                raise is_there(target)
+            built = build_beside(Objects(self._directory), target, snapshot.root)
             try:
                 rename_to_free_name(built, target)
             except FileExistsError:
                 remove_tree(built)
-                raise _is_there(target) from None
+                raise is_there(target) from None
             except BaseException:
                 remove_tree(built)
                 raise
 
-    def _build_beside(self, target: Path, snapshot: Snapshot) -> Path:
-        built = target.parent / f".{target.name}.ringfence-{secrets.token_hex(8)}.tmp"
-        try:
-            built.mkdir(mode=0o700)
-        except FileNotFoundError:
-            raise InvalidConfig("there is no such directory", source=str(target.parent), hint="make it first") from None
-        try:
-            top = os.open(built, _OPEN_DIRECTORY)
-            try:
-                objects, owner = Objects(self._directory), _owner_for(target)
-                Restoring(objects, owner, None, is_private=True).make_equal(top, snapshot.root)
-            finally:
-                os.close(top)
-        except BaseException:
-            remove_tree(built)
-            raise
-        return built
-
     def _make_equal(self, target: Path, snapshot: Snapshot) -> None:
-        top = _open_tree(target)
+        top = open_tree(target)
         try:
             known = None if snapshot.overlay else read_cache(self._cache_path(top))
-            objects, owner = Objects(self._directory), _owner_for(target)
+            objects, owner = Objects(self._directory), owner_for(target)
             Restoring(objects, owner, known, is_private=False).make_equal(top, snapshot.root)
         finally:
             os.close(top)
@@ -351,18 +322,7 @@ class SnapshotStore:
 
     def _collect(self) -> Freed:
         objects = Objects(self._directory)
-        needed: set[str] = set()
-        todo = [self._manifest(name).root.digest for name in self._names()]
-        while todo:
-            digest = todo.pop()
-            if digest in needed:
-                continue
-            needed.add(digest)
-            for node in decode(objects.get(digest)).values():
-                if isinstance(node, DirectoryNode):
-                    todo.append(node.digest)
-                elif isinstance(node, FileNode):
-                    needed.update(piece.digest for piece in node.pieces)
+        needed = needed_by(objects, [self._manifest(name).root for name in self._names()])
         objects.replace(self._directory / "generation", str(self._generation() + 1).encode(), on_disk=True)
         self._forget_old_trees()
         return Freed(*objects.sweep(needed))
@@ -434,49 +394,3 @@ class SnapshotStore:
         with suppress(FileNotFoundError, ValueError):
             return int((self._directory / "generation").read_text())
         return 0
-
-
-def _open_tree(path: StrPath) -> int:
-    try:
-        return os.open(path, _OPEN_DIRECTORY)
-    except OSError as error:
-        raise InvalidConfig(f"is no directory to read: {error.strerror}", source=repr(os.fspath(path))) from error
-
-
-def _owner_for(target: Path) -> Owner | None:
-    """Run by root, what is restored belongs to the owner of the directory, or of the one above it."""
-    if os.geteuid() != 0:
-        return None
-    status = os.stat(target if target.is_dir() else target.parent)
-    return Owner(status.st_uid, status.st_gid)
-
-
-def _put_in_place(built: Path, target: Path) -> bool:
-    """Give the new tree its name; True if there was nothing before, else the old one is where the new one was."""
-    try:
-        rename_to_free_name(built, target)
-    except FileExistsError:
-        if target.is_symlink() or not target.is_dir():
-            raise InvalidConfig("is no directory", source=str(target), hint="name a directory") from None
-        try:
-            exchange(built, target)
-        except OSError as error:
-            if error.errno in (errno.EBUSY, errno.EXDEV):
-                raise PermissionDenied(
-                    f"{target} cannot be exchanged: something is mounted on it", hint="restore it in_place"
-                ) from error
-            raise
-        return False
-    return True
-
-
-def _remove_or_tell(old: Path) -> str | None:
-    try:
-        remove_tree(old)
-    except OSError:
-        return str(old)
-    return None
-
-
-def _is_there(target: Path) -> InvalidConfig:
-    return InvalidConfig("is there already", source=str(target), hint="choose another name, or use restore")
