@@ -107,6 +107,10 @@ class FakeBox:
         self._job: asyncio.Task[Ending] | None = None
         self._closed = False
         self.ran: list[Request] = []
+        self.notes: list[str] = []
+
+    def note(self, text: str) -> None:
+        self.notes.append(text)
 
     @property
     def alive(self) -> bool:

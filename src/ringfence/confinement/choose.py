@@ -90,6 +90,18 @@ def facts() -> tuple[tuple[str, bool, str, str], ...]:
     return linux_facts()
 
 
+def why_not_before(adapters: Iterable[Confiner], chosen: Confiner, requires: frozenset[Guarantee]) -> tuple[str, ...]:
+    """What was against those that would have been taken before it."""
+    reasons = []
+    for adapter in adapters:
+        if adapter is chosen:
+            break
+        probe = adapter.probe()
+        lacking = ", ".join(sorted(requires - probe.guarantees))
+        reasons.append(f"{adapter.name} {f'lacks: {lacking}' if probe.usable else f'cannot be had: {probe.missing}'}")
+    return tuple(reasons)
+
+
 def choose(adapters: Iterable[Confiner], requires: frozenset[Guarantee], *, only: str | None = None) -> Confiner:
     """Return the first adapter that enforces all of `requires`.
 

@@ -68,6 +68,9 @@ class Box(Protocol):
     def alive(self) -> bool:
         """Whether it still takes commands."""
 
+    def note(self, text: str) -> None:
+        """Add to the wall's notes, and so to every result, how it came to be."""
+
     @property
     def window(self) -> int:
         """A descriptor of the workspace as the box sees it, where that is a shadow mounted inside; else -1."""

@@ -17,6 +17,7 @@ from ringfence.manager.configuring import home_directory, load_config, open_jour
 from ringfence.manager.environment import kept
 from ringfence.manager.granting import Caller, Wish, make_grant
 from ringfence.manager.policing import PolicyEngine, organisation_policy, read_policy
+from ringfence.manager.routing import FirstEngine
 from ringfence.policy.config import SandboxConfig
 from ringfence.policy.settings import ProcessSandboxSettings, read_settings
 from ringfence.policy.terms import Terms
@@ -133,6 +134,7 @@ def draw(
     terms = policy.terms(judged.tool, judged.role) if policy is not None else None
     sources = policy.sources if policy is not None else ()
     engine = _docker_engine(docker, settings, environ, terms) or _engine(config, settings, environ, home, terms)
+    engine = _with_alternatives(engine, terms, settings, environ, home)
     wish = _with_ro_binds(wish, settings)
     journal = journal or open_journal(environ, home)
     return Blueprint(wish, config, settings, caller, engine, journal, terms, tuple(sources))
@@ -210,6 +212,26 @@ def _engine(
         )
     only = settings.adapter if settings.adapter not in (None, "auto") else None
     return NativeEngine(confiners(bwrap_path=settings.bwrap_path), environ, home, only=only)
+
+
+def _with_alternatives(
+    engine: Engine, terms: Terms | None, settings: ProcessSandboxSettings, environ: Mapping[str, str], home: str
+) -> Engine:
+    """The engine, and what the policy lets stand in for it.
+
+    Raises:
+        InvalidConfig: it names one that is not there.
+    """
+    setting = terms.get("alternatives") if terms is not None else None
+    others: list[Engine] = []
+    for name in setting.value if setting is not None else ():
+        if name == "native":
+            others.append(NativeEngine(confiners(bwrap_path=settings.bwrap_path), environ, home))
+        elif name == "docker":
+            others.append(DockerEngine(read_docker_settings(environ)))
+        elif setting is not None:
+            raise setting.mark.fault(f"the engine {name!r} is not there yet", "use native or docker")
+    return FirstEngine((engine, *others)) if others else engine
 
 
 def _with_ro_binds(wish: Wish, settings: ProcessSandboxSettings) -> Wish:

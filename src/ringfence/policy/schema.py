@@ -311,6 +311,16 @@ SETTINGS: Final[tuple[Key, ...]] = (
         "native",
     ),
     Key(
+        "alternatives",
+        Type.CHOICES,
+        Tighter.SAME,
+        "Engines that may be used instead, in this order, where the engine cannot be had; each has to guarantee at "
+        "least as much.",
+        "work that has to go on needs a second way, and one that is not weaker",
+        ENGINES,
+        "[docker]",
+    ),
+    Key(
         "requires",
         Type.CHOICES,
         Tighter.ANY_LIST,

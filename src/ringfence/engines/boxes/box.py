@@ -14,6 +14,7 @@ import signal
 import time
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
+from dataclasses import replace
 from functools import partial
 
 from ringfence.engines.boxes.base import Surroundings
@@ -96,6 +97,10 @@ class HelperBox:
     @property
     def alive(self) -> bool:
         return not self._control.lost and not self._closed
+
+    def note(self, text: str) -> None:
+        self.wall = replace(self.wall, notes=(*self.wall.notes, text))
+        self._results.wall = self.wall
 
     @property
     def window(self) -> int:

@@ -20,7 +20,7 @@ class Results:
     def __init__(self, limits: Limits, holder: Holder, wall: Wall, audit: SandboxAudit) -> None:
         self._limits = limits
         self._holder = holder
-        self._wall = wall
+        self.wall = wall
         self._audit = audit
         self._kills = 0
         self.supervision: Supervision | None = None
@@ -69,7 +69,7 @@ class Results:
             ending=ending,
             usage=Usage(process.seconds, evidence.cpu_seconds, min(peak_kib, _KIB_MOST) * 1024, "wait4"),
             violations=violations(evidence, ending, self._limits),
-            wall=self._wall,
+            wall=self.wall,
             audit=self._audit,
         )
 
@@ -100,7 +100,7 @@ class Results:
             ),
             violations=(*refused, *violations(evidence, ending, self._limits)),
             observed=observed,
-            wall=self._wall,
+            wall=self.wall,
             audit=self._audit,
             results=() if cell is None else tuple(cell.shown),
             error=None if cell is None else cell.error,

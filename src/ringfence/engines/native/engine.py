@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from ringfence.confinement.base import Confiner, Prepared
-from ringfence.confinement.choose import build_view, choose, notification_filter
+from ringfence.confinement.choose import build_view, choose, notification_filter, why_not_before
 from ringfence.engines.boxes.box import HelperBox
 from ringfence.engines.boxes.helper import is_python
 from ringfence.engines.boxes.identity import INSIDE, stand_in
@@ -88,6 +88,13 @@ class NativeEngine:
             raise
         return box
 
+    def _why(self, confiner: Confiner, grant: Grant) -> tuple[str, ...]:
+        """Why it is not the one that is taken otherwise."""
+        if self._only is not None:
+            return ()
+        against = why_not_before(self._confiners, confiner, grant.requires - _BY_LIMITS)
+        return (f"{confiner.name} was chosen: {'; '.join(against)}",) if against else ()
+
     def _notification(self, grant: Grant) -> bytes:
         """The filter that has refusals explained; only our helper in C can look."""
         return b"" if is_python() else notification_filter(grant)
@@ -99,7 +106,7 @@ class NativeEngine:
             guarantees -= {Guarantee.DENIED_AT_OPEN}
         if grant.read_outside:
             guarantees -= {Guarantee.HOST_FILES_HIDDEN, Guarantee.HOST_NAMES_HIDDEN}
-        notes = (*probe.notes, *prepared.notes)
+        notes = (*probe.notes, *prepared.notes, *self._why(confiner, grant))
         if started.notify < 0 and grant.explain is not Explain.OFF:
             why = (
                 "our helper in C is needed for that" if started.launch.explained else "nobody outside sees single calls"

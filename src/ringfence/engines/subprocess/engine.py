@@ -15,6 +15,7 @@ import subprocess
 import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
+from dataclasses import replace
 
 from ringfence.engines.base import Process
 from ringfence.engines.streams import Capture, Reader, feed
@@ -46,6 +47,9 @@ class BareBox:
         self._turn = asyncio.Lock()
         self._running: _Running | None = None
         self._closed = False
+
+    def note(self, text: str) -> None:
+        self.wall = replace(self.wall, notes=(*self.wall.notes, text))
 
     @property
     def alive(self) -> bool:

@@ -47,7 +47,7 @@ from ringfence.workspace.snapshots.placing import (
 from ringfence.workspace.snapshots.reaching import check, needed_by
 from ringfence.workspace.snapshots.restoring import Restoring
 from ringfence.workspace.snapshots.saving import Progress, Saving
-from ringfence.workspace.snapshots.tree import DirectoryNode
+from ringfence.workspace.snapshots.tree import DirectoryNode, FileNode, decode
 from ringfence.workspace.swapping import rename_to_free_name
 
 LIMIT_ENTRIES = 5_000_000

@@ -1,0 +1,62 @@
+"""Takes the first engine that can be had: the one that is asked for, then those that the policy names instead.
+
+An engine that cannot be had is an error, unless the policy names another that guarantees at least as much. Which one it
+became, and why, is in the notes of the wall, and so in every result and record.
+"""
+
+from dataclasses import replace
+from typing import Final
+
+from ringfence.engines.base import Box, Engine
+from ringfence.errors import InitializationFailed
+from ringfence.values.grant import Grant
+from ringfence.values.guarantee import Guarantee
+
+USUAL: Final = frozenset(Guarantee) - {Guarantee.OWN_KERNEL, Guarantee.DENIED_AT_OPEN}
+"""What every engine of ours promises where it works; the two others have to be asked for."""
+
+
+class FirstEngine:
+    """Several engines as one.
+
+    Args:
+        engines: in the order in which they are tried; the first is the one that is asked for.
+    """
+
+    def __init__(self, engines: tuple[Engine, ...]) -> None:
+        self._engines = engines
+
+    @property
+    def name(self) -> str:
+        return self._engines[0].name
+
+    async def open(self, grant: Grant) -> Box:
+        """A box of the first that gives one.
+
+        Raises:
+            InitializationFailed: none does; says why each one does not.
+        """
+        first, *others = self._engines
+        try:
+            return await first.open(grant)
+        except InitializationFailed as fault:
+            refused = [f"{first.name}: {fault.message}"]
+        wanted = replace(grant, requires=grant.requires | _expected(grant))
+        for engine in others:
+            try:
+                box = await engine.open(wanted)
+            except InitializationFailed as fault:
+                refused.append(f"{engine.name}: {fault.message}")
+            else:
+                box.note(f"{engine.name} instead of {first.name}, as the policy allows ({refused[0]})")
+                return box
+        raise InitializationFailed(
+            f"no engine that the policy allows can be had ({'; '.join(refused)})",
+            hint="mend the first, or name another in `alternatives` of the policy; run `ringfence doctor`",
+        )
+
+
+def _expected(grant: Grant) -> frozenset[Guarantee]:
+    """What the first engine would have given; less where the grant itself gives it up."""
+    shown = {Guarantee.HOST_FILES_HIDDEN, Guarantee.HOST_NAMES_HIDDEN} if grant.read_outside else set()
+    return USUAL - shown
