@@ -5,22 +5,22 @@ import stat
 from collections.abc import Iterable, Iterator
 
 from ringfence.values.change import NodeKind
+from ringfence.workspace.both_trees import MOST_TOUCHED, BothTrees, Touched, too_many
 from ringfence.workspace.copying import Copied, copy_content, digest_of, read_manifest, write_manifest
-from ringfence.workspace.ground import MOST_TOUCHED, Ground, Touched, too_many
 from ringfence.workspace.tree import join, kind_of, split
 
 
 class CopyReading:
     """See `layers.Reading`."""
 
-    def __init__(self, ground: Ground) -> None:
+    def __init__(self, trees: BothTrees) -> None:
         """
         Raises:
             InvalidConfig: there is no manifest that could be read.
         """
-        self._ground = ground
-        self._lower, self._upper = ground.lower, ground.upper
-        self._manifest = read_manifest(ground.shadow.directory)
+        self._trees = trees
+        self._lower, self._upper = trees.lower, trees.upper
+        self._manifest = read_manifest(trees.shadow.directory)
 
     def touched(self) -> Iterator[Touched]:
         seen: set[str] = set()
@@ -35,8 +35,8 @@ class CopyReading:
                     continue
                 seen.add(path)
                 if len(seen) > MOST_TOUCHED + len(self._manifest):
-                    raise too_many(self._ground.shadow)
-                refused = self._ground.why_refused(path, status)
+                    raise too_many(self._trees.shadow)
+                refused = self._trees.why_refused(path, status)
                 entry = self._manifest.get(path)
                 if entry is None or not entry.is_copy(status):
                     yield Touched(path, status, entry is not None, refused)
@@ -48,12 +48,12 @@ class CopyReading:
 
     def _missing(self, path: str) -> Iterator[Touched]:
         """Removed in the shadow; only what it once had, so that a directory may have to stay."""
-        held = next((one for one in self._ground.gone(path) if one.path == path), None)
+        held = next((one for one in self._trees.gone(path) if one.path == path), None)
         if held is not None:
             yield held
 
     def knows(self, path: str, status: os.stat_result) -> bool:
-        if self._ground.is_known(status):
+        if self._trees.is_known(status):
             return True
         entry = self._manifest.get(path)
         if entry is None or entry.kind != kind_of(status.st_mode).value:
@@ -81,7 +81,7 @@ class CopyReading:
             self._manifest.pop(path, None)
             if host is not None and status is not None and kind_of(host.st_mode) is kind_of(status.st_mode):
                 self._manifest[path] = self._entry(path, host, status)
-        write_manifest(self._ground.shadow.directory, self._manifest)
+        write_manifest(self._trees.shadow.directory, self._manifest)
 
     def _take_over(self, path: str) -> None:
         """Let the shadow have the host's content."""

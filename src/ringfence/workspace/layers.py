@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator
 from types import TracebackType
 from typing import Protocol, Self
 
+from ringfence.workspace.both_trees import BothTrees, Touched
 from ringfence.workspace.copied import CopyReading
-from ringfence.workspace.ground import Ground, Touched
 from ringfence.workspace.shadow import Shadow, ShadowKind
 from ringfence.workspace.upper import OverlayReading
 
@@ -44,13 +44,13 @@ class Reading(Protocol):
 class Layers:
     """Both layers, open; use it in a `with`."""
 
-    def __init__(self, ground: Ground, reading: Reading) -> None:
-        self._ground = ground
-        self.shadow = ground.shadow
-        self.lower, self.upper = ground.lower, ground.upper
-        self.denying = ground.denying
-        self.gone = ground.gone
-        self.learn = ground.learn
+    def __init__(self, trees: BothTrees, reading: Reading) -> None:
+        self._trees = trees
+        self.shadow = trees.shadow
+        self.lower, self.upper = trees.lower, trees.upper
+        self.denying = trees.denying
+        self.gone = trees.gone
+        self.learn = trees.learn
         self.touched = reading.touched
         self.knows = reading.knows
         self.has_vanished = reading.has_vanished
@@ -63,7 +63,7 @@ class Layers:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._ground.close()
+        self._trees.close()
 
 
 def open_layers(shadow: Shadow) -> Layers:
@@ -72,9 +72,9 @@ def open_layers(shadow: Shadow) -> Layers:
         PermissionDenied: the project or the shadow cannot be opened, or another project is in its place.
         InvalidConfig: the shadow was not kept as it has to be.
     """
-    ground = Ground(shadow)
+    trees = BothTrees(shadow)
     try:
-        return Layers(ground, OverlayReading(ground) if shadow.kind is ShadowKind.OVERLAY else CopyReading(ground))
+        return Layers(trees, OverlayReading(trees) if shadow.kind is ShadowKind.OVERLAY else CopyReading(trees))
     except BaseException:
-        ground.close()
+        trees.close()
         raise

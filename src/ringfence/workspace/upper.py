@@ -29,7 +29,7 @@ from typing import Final
 
 from ringfence.errors import InvalidConfig
 from ringfence.values.change import NodeKind
-from ringfence.workspace.ground import MOST_TOUCHED, Ground, Touched, too_many
+from ringfence.workspace.both_trees import MOST_TOUCHED, BothTrees, Touched, too_many
 from ringfence.workspace.tree import Tree, ancestors, join, kind_of, split
 
 _SECOND_NS = 1_000_000_000
@@ -45,9 +45,9 @@ _HARMLESS: Final = frozenset({"opaque", "origin", "impure", "nlink", "uuid", "pr
 class OverlayReading:
     """See `layers.Reading`."""
 
-    def __init__(self, ground: Ground) -> None:
-        self._ground = ground
-        self._lower, self._upper = ground.lower, ground.upper
+    def __init__(self, trees: BothTrees) -> None:
+        self._trees = trees
+        self._lower, self._upper = trees.lower, trees.upper
 
     def touched(self) -> Iterator[Touched]:
         waiting: list[tuple[str, bool]] = [("", False)]
@@ -62,7 +62,7 @@ class OverlayReading:
                 for one in self._entry(path):
                     count += 1
                     if count > MOST_TOUCHED:
-                        raise too_many(self._ground.shadow)
+                        raise too_many(self._trees.shadow)
                     yield one
                     if one.status is not None and not one.refused and stat.S_ISDIR(one.status.st_mode):
                         deeper.append((one.path, is_alone))
@@ -75,8 +75,8 @@ class OverlayReading:
         if status is None:
             return
         if is_whiteout(status):
-            yield from self._ground.gone(path)
-        elif refused := self._ground.why_refused(path, status):
+            yield from self._trees.gone(path)
+        elif refused := self._trees.why_refused(path, status):
             yield Touched(path, status, refused=refused)
         else:
             marks = self._marks(path, kind_of(status.st_mode))
@@ -91,7 +91,7 @@ class OverlayReading:
             return
         for name in self._lower.names(directory):
             if name not in kept:
-                yield from self._ground.gone(join(directory, name))
+                yield from self._trees.gone(join(directory, name))
 
     def _is_opaque(self, directory: str) -> bool:
         try:
@@ -114,7 +114,7 @@ class OverlayReading:
             names = os.listxattr(place, follow_symlinks=False)
         if any(mark.startswith(_TRUSTED) for mark in names):
             raise InvalidConfig(
-                f"shadow {self._ground.shadow.id} was mounted without `userxattr`, so its marks cannot be believed",
+                f"shadow {self._trees.shadow.id} was mounted without `userxattr`, so its marks cannot be believed",
                 hint="discard it; mount shadows with userxattr",
             )
         marks = {mark.removeprefix(_OVERLAY) for mark in names if mark.startswith(_OVERLAY)}
@@ -123,9 +123,9 @@ class OverlayReading:
         return frozenset(marks)
 
     def knows(self, path: str, status: os.stat_result) -> bool:
-        if self._ground.is_known(status):
+        if self._trees.is_known(status):
             return True
-        born, changed = self._ground.shadow.born_ns, status.st_ctime_ns
+        born, changed = self._trees.shadow.born_ns, status.st_ctime_ns
         if changed % _SECOND_NS == 0:  # a file system that counts seconds: in doubt it was changed
             born -= born % _SECOND_NS
             return changed < born
@@ -141,7 +141,7 @@ class OverlayReading:
         return status is not None and self._is_unmoved(status)
 
     def _is_unmoved(self, status: os.stat_result) -> bool:
-        return status.st_mtime_ns <= self._ground.shadow.born_ns or self._ground.is_known(status)
+        return status.st_mtime_ns <= self._trees.shadow.born_ns or self._trees.is_known(status)
 
     def settle(self, applied: Iterable[str], merged: Iterable[str] = ()) -> None:
         ours = frozenset(applied)

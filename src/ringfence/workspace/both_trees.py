@@ -34,7 +34,7 @@ class Touched:
         return 0 if self.status is None else self.status.st_ctime_ns
 
 
-class Ground:
+class BothTrees:
     """Owns both trees; close it."""
 
     def __init__(self, shadow: Shadow) -> None:
