@@ -28,7 +28,7 @@ def rename_to_new(directory: int, name: str, other_directory: int, other: str) -
     """
     if not _rename(directory, name, other_directory, other, _RENAME_NOREPLACE):
         if _is_there(other_directory, other):
-            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), other)
+            raise OSError(errno.EEXIST, os.strerror(errno.EEXIST), other)  # Python makes it a FileExistsError
         os.rename(name, other, src_dir_fd=directory, dst_dir_fd=other_directory)
 
 

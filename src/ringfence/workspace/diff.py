@@ -15,7 +15,8 @@ from dataclasses import replace
 
 from ringfence.errors import PermissionDenied
 from ringfence.values.change import Change, ChangeKind, Node, NodeKind
-from ringfence.workspace.layers import SPECIAL, Layers, Touched, open_layers
+from ringfence.workspace.both_trees import SPECIAL, Touched
+from ringfence.workspace.layers import Layers, open_layers
 from ringfence.workspace.shadow import Shadow
 from ringfence.workspace.tree import Tree, same_bytes
 
