@@ -29,6 +29,7 @@ bench: setup ## measure what the walls cost; CHART=FILE draws a picture
 	@$(PYTHON) -m benchmarks.load
 	@$(PYTHON) -m benchmarks.decisions
 	@$(PYTHON) -m benchmarks.audit
+	@$(PYTHON) -m benchmarks.explaining
 
 alternatives: setup ## install what others would use instead, for make bench
 	@scripts/alternatives.sh

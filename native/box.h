@@ -23,6 +23,7 @@ enum kind {                             /* manager to box */
     FAILED = 17,
     ENDED = 18,
     TERMINAL = 19,
+    WINDOW = 20,
     /* manager to guardian, over the lifeline */
     ATTACH = 32,
     ANSWER = 33,
@@ -30,7 +31,6 @@ enum kind {                             /* manager to box */
     ENTRUST = 35,
     /* guardian to manager */
     ASKED = 48,
-    TOUCHED = 49,
 };
 
 enum manner {                           /* flags of SPAWN */
@@ -59,9 +59,9 @@ void kill_children(void);                      /* all direct children of ours; a
 noreturn void launch(int plan, pid_t owner);   /* outside: guardian, then the way into the wall */
 noreturn void carry(int control, int description, const char *directory, char **argv); /* outside: the wall is a kernel of its own */
 noreturn void carried(void);                   /* its other end, inside */
-noreturn void init(int control);               /* inside: PID 1 */
+noreturn void init(int control, int memory);   /* inside: PID 1; what holds a shadow's changes, or -1 */
 
-void supervise(int listener, int rules, int manager);   /* in the guardian: from now on, answer what the filter stops */
+void supervise(int listener, int rules, int ring, int manager); /* in the guardian: from now on, answer what the filter stops */
 int supervised(void);                                   /* the listener, -1 if there is none */
 int supervise_one(void);                                /* answer one call; 0 when nobody is left to be supervised */
 void supervisor_answered(uint32_t question, uint32_t error);

@@ -637,7 +637,7 @@ noreturn void carried(void) {
     if (child < 0) die("fork");
     if (!child) {
         prctl(PR_SET_PDEATHSIG, SIGKILL);
-        init(ends[1]);
+        init(ends[1], -1);
     }
     close(ends[1]);
     from = fcntl(0, F_DUPFD_CLOEXEC, 3), to = fcntl(1, F_DUPFD_CLOEXEC, 3);

@@ -59,7 +59,7 @@
 #define STRAYS_MAX 4096
 #define PATIENCE_MS 200             /* how long left-overs may go on forking before everything is killed */
 
-static int control, configured, domain = -1;
+static int control, configured, domain = -1, handed = -1;
 static rlim_t cpu_seconds = RLIM_INFINITY;
 static sigset_t children;
 
@@ -91,6 +91,18 @@ static void send_numbers(uint32_t kind, uint32_t id, const uint64_t *n, size_t c
     if (count) memcpy(out.n, n, count * sizeof *n);
     while (send(control, &out, sizeof out.h + count * sizeof *n, MSG_NOSIGNAL) < 0)
         if (errno != EINTR) _exit(0); /* nobody listens any more */
+}
+
+static void send_descriptor(uint32_t kind, uint32_t id, int fd) {
+    struct header h = {PROTOCOL_VERSION, kind, id, 0};
+    char space[CMSG_SPACE(sizeof(int))] = {0};
+    struct iovec io = {&h, sizeof h};
+    struct msghdr m = {.msg_iov = &io, .msg_iovlen = 1, .msg_control = space, .msg_controllen = sizeof space};
+    struct cmsghdr *c = CMSG_FIRSTHDR(&m);
+    c->cmsg_level = SOL_SOCKET, c->cmsg_type = SCM_RIGHTS, c->cmsg_len = CMSG_LEN(sizeof(int));
+    memcpy(CMSG_DATA(c), &fd, sizeof fd);
+    while (sendmsg(control, &m, MSG_NOSIGNAL) < 0)
+        if (errno != EINTR) _exit(0);
 }
 
 static struct program read_program(int fd) {
@@ -137,8 +149,8 @@ static void set_limit(int resource, rlim_t value) {
 }
 
 /* Words: umask N | rlimit RESOURCE VALUE | cpu SECONDS | landlock SIZE FS NET SCOPED | beneath ACCESS PATH | restrict |
- * apart ACCESS | reaper | complain | filter | notify; the last three take a descriptor each, in their order. Returns the listener
- * of `notify`. */
+ * apart ACCESS | window PATH | hand | reaper | complain | filter | notify; the last three take a descriptor each, in their order. Returns the
+ * listener of `notify`. */
 static int configure(struct words w, const int *fds, int count_fds) {
     int rules = -1, used = 0, listener = -1;
     while (more(&w)) {
@@ -183,6 +195,15 @@ static int configure(struct words w, const int *fds, int count_fds) {
         } else if (!strcmp(verb, "notify")) {
             if (used >= count_fds) die_because("no filter came with the configuration");
             listener = apply_notification(fds[used++]);
+        } else if (!strcmp(verb, "window")) {
+            const char *path = word(&w);
+            int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+            if (fd < 0) die(path);
+            send_descriptor(WINDOW, 0, fd);
+            close(fd);
+        } else if (!strcmp(verb, "hand")) {
+            send_descriptor(WINDOW, 1, handed);
+            close(handed);
         } else if (!strcmp(verb, "reaper")) {
             if (prctl(PR_SET_CHILD_SUBREAPER, 1)) die("subreaper");
         } else {
@@ -336,18 +357,6 @@ static int open_terminal(int *master) {
     return open(name, O_RDWR | O_NOCTTY | O_CLOEXEC);
 }
 
-static void send_descriptor(uint32_t kind, uint32_t id, int fd) {
-    struct header h = {PROTOCOL_VERSION, kind, id, 0};
-    char space[CMSG_SPACE(sizeof(int))] = {0};
-    struct iovec io = {&h, sizeof h};
-    struct msghdr m = {.msg_iov = &io, .msg_iovlen = 1, .msg_control = space, .msg_controllen = sizeof space};
-    struct cmsghdr *c = CMSG_FIRSTHDR(&m);
-    c->cmsg_level = SOL_SOCKET, c->cmsg_type = SCM_RIGHTS, c->cmsg_len = CMSG_LEN(sizeof(int));
-    memcpy(CMSG_DATA(c), &fd, sizeof fd);
-    while (sendmsg(control, &m, MSG_NOSIGNAL) < 0)
-        if (errno != EINTR) _exit(0);
-}
-
 /* Words: MANNER [ROWS COLUMNS] CWD ARGC ENVC then the arguments and the variables. Descriptors: stdin, stdout, stderr, perhaps two more. */
 static void spawn(uint32_t id, struct words w, int *fds, int count_fds) {
     struct job *j = job_of(0);
@@ -487,14 +496,17 @@ static int serve(void) {
     return 1;
 }
 
-noreturn void init(int fd) {
+noreturn void init(int fd, int memory) {
     if (prctl(PR_SET_DUMPABLE, 0)) die("undumpable");
     for (int i = 1; i < 32; i++) signal(i, SIG_DFL); /* what the caller ignores is not the command's business */
-    /* Only the control socket comes along. It moves out of the way of the descriptors that commands are given. */
+    /* Only the control socket comes along, and what is handed out. They move out of the way of the descriptors that commands are given. */
     control = fcntl(fd, F_DUPFD_CLOEXEC, KEPT_FD);
     if (control < 0) die("control socket");
+    if (memory >= 0) handed = fcntl(memory, F_DUPFD_CLOEXEC, control + 1);
+    unsigned last = (unsigned)(handed > control ? handed : control);
     syscall(SYS_close_range, 3, (unsigned)control - 1, 0);
-    syscall(SYS_close_range, (unsigned)control + 1, ~0u, 0);
+    if (handed > control + 1) syscall(SYS_close_range, (unsigned)control + 1, last - 1, 0);
+    syscall(SYS_close_range, last + 1, ~0u, 0);
     sigemptyset(&children);
     sigaddset(&children, SIGCHLD);
     sigprocmask(SIG_BLOCK, &children, NULL);

@@ -70,6 +70,10 @@
 #define JOIN_SESSION_KEYRING 1
 #define GRACE_MS 2000
 #define PINS "/run/pins"
+#define NOBODY 65534u
+#define LOWER "/run/lower"
+#define STORE "/run/store"
+#define MEMORY "/run/memory"
 #define PLACEHOLDER_TIME 86400 /* the same number is in confinement/linux/masks.py */
 
 struct attributes {
@@ -79,8 +83,18 @@ struct how {
     uint64_t flags, mode, resolve;
 };
 
+/* One id of the file system is another of the mount. Overlayfs also works with the ids of whoever mounts it, so there root has to
+ * be somebody: nobody, where the owner is root itself. */
+static void write_map(pid_t holder, const char *which, unsigned id, unsigned dedicated, int and_root) {
+    char path[64], line[128];
+    snprintf(path, sizeof path, "/proc/%d/%s", holder, which);
+    int n = snprintf(line, sizeof line, "%u %u 1", id, dedicated);
+    if (and_root) snprintf(line + n, sizeof line - (size_t)n, "\n%u 0 1", id ? 0 : NOBODY);
+    write_text(path, line);
+}
+
 /* A user namespace in which `uid` of the file system is `dedicated` of the mount; only its descriptor is kept. */
-static int mapping(unsigned uid, unsigned gid, unsigned dedicated_uid, unsigned dedicated_gid) {
+static int mapping(unsigned uid, unsigned gid, unsigned dedicated_uid, unsigned dedicated_gid, int and_root) {
     int ready[2];
     if (pipe2(ready, O_CLOEXEC)) die("pipe");
     pid_t holder = fork();
@@ -91,16 +105,12 @@ static int mapping(unsigned uid, unsigned gid, unsigned dedicated_uid, unsigned 
         if (write(ready[1], &ok, 1) == 1) pause();
         _exit(0);
     }
-    char ok = 0, path[64], line[64];
+    char ok = 0, path[64];
     if (read(ready[0], &ok, 1) != 1 || !ok) die_because("no user namespace for the workspace's owner");
     close(ready[0]);
     close(ready[1]);
-    snprintf(path, sizeof path, "/proc/%d/uid_map", holder);
-    snprintf(line, sizeof line, "%u %u 1", uid, dedicated_uid);
-    write_text(path, line);
-    snprintf(path, sizeof path, "/proc/%d/gid_map", holder);
-    snprintf(line, sizeof line, "%u %u 1", gid, dedicated_gid);
-    write_text(path, line);
+    write_map(holder, "uid_map", uid, dedicated_uid, and_root);
+    write_map(holder, "gid_map", gid, dedicated_gid, and_root);
     snprintf(path, sizeof path, "/proc/%d/ns/user", holder);
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0) die(path);
@@ -168,20 +178,56 @@ static void put(int tree, const char *name) {
     close(tree);
 }
 
-static void put_text(const char *name, const char *text) {
-    const char *path = at(name);
-    int fd = open(path, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0644);
-    if (fd < 0) die(path);
-    close(fd);
-    write_text(path, text);
-}
-
 static void put_tmpfs(const char *name, const char *size, const char *mode, const char *uid, const char *gid) {
     char options[128];
     const char *path = at(name);
     make_dir(path);
     snprintf(options, sizeof options, "size=%s,mode=%s,uid=%s,gid=%s", size, mode, uid, gid);
     if (mount("tmpfs", path, "tmpfs", MS_NOSUID | MS_NODEV, options)) die(path);
+}
+
+/* Memory of SIZE for what is changed, like the upper directory that it covers; the descriptor leads to it when nothing else does any more. */
+static void put_memory(const char *size, int kept) {
+    char path[64], uid[16], gid[16];
+    struct stat like;
+    snprintf(path, sizeof path, "%s%s/upper", area, STORE);
+    if (stat(path, &like)) die(path);
+    snprintf(uid, sizeof uid, "%u", getuid());
+    snprintf(gid, sizeof gid, "%u", getgid());
+    put_tmpfs(MEMORY, size, "0700", uid, gid);
+    const char *const made[] = {MEMORY "/upper", MEMORY "/work"};
+    for (int i = 0; i < 2; i++) make_dir(at(made[i]));
+    if (chown(at(made[0]), like.st_uid, like.st_gid) || chmod(at(made[0]), like.st_mode & 07777)) die("memory");
+    int fd = open(at(MEMORY), O_RDONLY | O_DIRECTORY);
+    if (fd < 0 || dup2(fd, kept) < 0) die("memory");
+    close(fd);
+}
+
+/* A shadow: what is below LOWER stays as it is, what is changed lies in the store, or in memory of a size above what the store has. These
+ * are put aside for the time of one mount. */
+static void put_overlay(int lower, int store, const char *name, const char *size, int kept) {
+    char options[512], changed[64], below[64] = "";
+    int in_memory = strcmp(size, "0");
+    put(lower, LOWER);
+    put(store, STORE);
+    if (in_memory) put_memory(size, kept);
+    snprintf(changed, sizeof changed, "%s%s", area, in_memory ? MEMORY : STORE);
+    if (in_memory) snprintf(below, sizeof below, "%s%s/upper:", area, STORE);
+    snprintf(options, sizeof options, "userxattr,lowerdir=%s%s%s,upperdir=%s/upper,workdir=%s/work", below, area, LOWER, changed, changed);
+    const char *path = at(name);
+    make_dir(path);
+    if (mount("overlay", path, "overlay", MS_NOSUID | MS_NODEV, options)) die("cannot mount the shadow");
+    const char *const aside[] = {LOWER, STORE, MEMORY};
+    for (int i = 0; i < 2 + !!in_memory; i++)
+        if (umount2(at(aside[i]), MNT_DETACH) || rmdir(at(aside[i]))) die(aside[i]);
+}
+
+static void put_text(const char *name, const char *text) {
+    const char *path = at(name);
+    int fd = open(path, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0644);
+    if (fd < 0) die(path);
+    close(fd);
+    write_text(path, text);
 }
 
 static void put_terminals(const char *name) {
@@ -313,9 +359,12 @@ static void enter(uid_t uid, gid_t gid, uid_t inside_uid, gid_t inside_gid) {
  *   join FILE                     write ourselves into a cgroup
  *   private                       a mount namespace of our own
  *   map UID GID UID GID           from here on, the owner of a mapped directory and the ids that stand for it (root only)
+ *   layers UID GID UID GID        the same, for what an overlay is made of
  *   take PATH | mapped PATH       copy the mounts at PATH; they are numbered from 0
  *   area                          start the new root; what it covers has to be taken before
  *   show|share|device NUMBER NAME put a copy at NAME of the new root: read-only, writable, or as a device
+ *   overlay NUMBER NUMBER NAME SIZE FD  put at NAME what the first copy shows, changes kept in `upper` of the second; or, if SIZE is not 0,
+ *                                 in memory of that size, to which FD leads from then on
  *   text NAME TEXT | link NAME TARGET | dir NAME | terminals NAME | tmpfs NAME SIZE MODE UID GID
  *   pin NAME BELOW                keep a directory below a directory of the new root where it is
  *   hide|freeze|anchor NAME BELOW cover a path of a directory of the new root: unreadable, read-only, or only unmovable
@@ -336,11 +385,11 @@ noreturn static void prepare(struct words w) {
             write_text(word(&w), "0");
         } else if (!strcmp(verb, "private")) {
             private_mounts();
-        } else if (!strcmp(verb, "map")) {
+        } else if (!strcmp(verb, "map") || !strcmp(verb, "layers")) {
             unsigned n[4];
             for (int i = 0; i < 4; i++) n[i] = (unsigned)number(&w);
             if (userns >= 0) close(userns);
-            userns = mapping(n[0], n[1], n[2], n[3]);
+            userns = mapping(n[0], n[1], n[2], n[3], *verb == 'l');
         } else if (!strcmp(verb, "take") || !strcmp(verb, "mapped")) {
             if (count == STAGES_MAX) die_because("too many directories to show");
             const char *path = word(&w);
@@ -358,6 +407,11 @@ noreturn static void prepare(struct words w) {
                            ATTR_NOSUID | (!strcmp(verb, "show") ? ATTR_RDONLY | ATTR_NODEV : !strcmp(verb, "share") ? ATTR_NODEV : 0),
                            -1, name);
             put(trees[which], name);
+        } else if (!strcmp(verb, "overlay")) {
+            uint64_t lower = number(&w), store = number(&w);
+            if (lower >= count || store >= count) die_because("a plan puts what it did not take");
+            const char *name = word(&w), *size = word(&w);
+            put_overlay(trees[lower], trees[store], name, size, (int)number(&w));
         } else if (!strcmp(verb, "text")) {
             const char *name = word(&w);
             put_text(name, word(&w));
@@ -514,7 +568,7 @@ static void end_entrusted(void) {
  * wait for. 0 at its end. */
 static int hear(int lifeline, struct words duties) {
     uint32_t head[4];
-    char space[CMSG_SPACE(2 * sizeof(int))];
+    char space[CMSG_SPACE(3 * sizeof(int))];
     struct iovec io = {head, sizeof head};
     struct msghdr m = {.msg_iov = &io, .msg_iovlen = 1, .msg_control = space, .msg_controllen = sizeof space};
     ssize_t got = recvmsg(lifeline, &m, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
@@ -522,11 +576,12 @@ static int hear(int lifeline, struct words duties) {
     if (got <= 0) return 0;
     if (got != sizeof head || head[0] != PROTOCOL_VERSION) die_because("the owner speaks another version");
     struct cmsghdr *c = CMSG_FIRSTHDR(&m);
-    if (head[1] == ATTACH && c && c->cmsg_type == SCM_RIGHTS && c->cmsg_len == CMSG_LEN(2 * sizeof(int)) && supervised() < 0) {
-        int fds[2];
+    if (head[1] == ATTACH && c && c->cmsg_type == SCM_RIGHTS && c->cmsg_len == CMSG_LEN(3 * sizeof(int)) && supervised() < 0) {
+        int fds[3];
         memcpy(fds, CMSG_DATA(c), sizeof fds);
-        supervise(fds[0], fds[1], lifeline);
+        supervise(fds[0], fds[1], fds[2], lifeline);
         close(fds[1]);
+        close(fds[2]);
     } else if (head[1] == ENTRUST && c && c->cmsg_type == SCM_RIGHTS && c->cmsg_len == CMSG_LEN(sizeof(int)) && entrusted < 0) {
         memcpy(&entrusted, CMSG_DATA(c), sizeof entrusted);
         detach_all(duties);

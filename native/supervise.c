@@ -11,7 +11,7 @@
  *
  * If the guardian dies, the kernel answers ENOSYS for it. Nothing here waits for the manager or for the box.
  */
-#include "box.h"
+#include "supervise.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -21,7 +21,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/random.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -29,41 +30,9 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#ifndef SYS_openat2
-#define SYS_openat2 437
-#endif
-/* As the kernel defines them; its headers are not there for every libc. */
-struct data {
-    int nr;
-    uint32_t arch;
-    uint64_t instruction_pointer, args[6];
-};
-struct notification {
-    uint64_t id;
-    uint32_t pid, flags;
-    struct data data;
-};
-struct response {
-    uint64_t id;
-    int64_t value;
-    int32_t error;
-    uint32_t flags;
-};
-struct how {
-    uint64_t flags, mode, resolve;
-};
-#define NOTIF_RECV _IOWR('!', 0, struct notification)
-#define NOTIF_SEND _IOWR('!', 1, struct response)
-#define NOTIF_SET_FLAGS _IOW('!', 4, uint64_t)
-#define SYNC_WAKE_UP 1ul
-#define GO_ON 1u
-#define RESOLVE_NO_MAGICLINKS 2u
-#define RESOLVE_IN_ROOT 0x10u
-#define PATH_SIZE 4096
 #define PENDING_MAX 256
+#define APPROVED_MAX 512 /* a directory that is renamed takes as many questions as there are names in it that a rule may be about */
 #define SEEN_SIZE 4096 /* a power of two */
-#define HERE (-100)    /* AT_FDCWD */
-#define MISSING "missing" /* what the caller would not find: the view hides it, or it is not there */
 
 /* How each kind of call names what it is about. The numbers of calls come with the rules, since they differ by machine. */
 enum shape {
@@ -91,19 +60,32 @@ struct call {
     char name[16]; /* what the manager is told */
 };
 
+/* A call that the manager has been asked about, and what it has said yes to already. */
+struct pending {
+    struct notification call;
+    uint64_t asked, approved[APPROVED_MAX];
+    size_t approvals;
+};
+
+/* What was touched, told without a packet each: the manager reads it when a command ends. One writer, one reader. */
+struct ring {
+    uint64_t written, consumed, dropped, size;
+    char bytes[];
+};
+
 struct list {
     char **items;
     size_t count;
 };
 
 static struct {
-    int listener, manager, full;
+    int listener, manager, full, strict;
     struct call *calls;
     size_t call_count;
-    struct list write, read, cover, name;
-    uint64_t seen[SEEN_SIZE];
-    uint64_t pending[PENDING_MAX]; /* notifications that the manager has been asked about */
-    uint64_t dropped;
+    struct list write, read, cover, name, fixed;
+    uint64_t key[2], seen[SEEN_SIZE];
+    struct pending pending[PENDING_MAX], *again; /* the one whose answer has come, while its call is looked at once more */
+    struct ring *ring;
 } self = {.listener = -1};
 
 static void append(struct list *l, char *item) {
@@ -113,12 +95,21 @@ static void append(struct list *l, char *item) {
     l->items[l->count++] = item;
 }
 
-/* Words: full | call NUMBER SHAPE NAME | write PATH | read PATH | cover PATH | name PATTERN */
+/* Words: full | strict | as UID GID | call NUMBER SHAPE NAME | write PATH | read PATH | cover PATH | name PATTERN |
+ * fixed PATH | inode DEVICE NUMBER PATH */
 static void read_rules(struct words w) {
     while (more(&w)) {
         const char *verb = word(&w);
         if (!strcmp(verb, "full")) {
             self.full = 1;
+        } else if (!strcmp(verb, "strict")) {
+            self.strict = 1;
+        } else if (!strcmp(verb, "as")) {
+            uid_t uid = (uid_t)number(&w);
+            broker_as(uid, (gid_t)number(&w));
+        } else if (!strcmp(verb, "inode")) {
+            uint64_t device = number(&w), inode = number(&w);
+            broker_denies(device, inode, word(&w));
         } else if (!strcmp(verb, "call")) {
             struct call *grown = realloc(self.calls, (self.call_count + 1) * sizeof *grown);
             if (!grown) die("memory");
@@ -137,14 +128,23 @@ static void read_rules(struct words w) {
             append(&self.cover, word(&w));
         } else if (!strcmp(verb, "name")) {
             append(&self.name, word(&w));
+        } else if (!strcmp(verb, "fixed")) {
+            append(&self.fixed, word(&w));
         } else {
             die_because("the rules hold an unknown verb");
         }
     }
 }
 
-void supervise(int listener, int rules, int manager) {
+void supervise(int listener, int rules, int ring, int manager) {
     read_rules(slurp(rules));
+    struct stat info;
+    if (fstat(ring, &info) || info.st_size <= (off_t)sizeof *self.ring) die_because("no ring came with the rules");
+    self.ring = mmap(NULL, (size_t)info.st_size, PROT_READ | PROT_WRITE, MAP_SHARED, ring, 0);
+    if (self.ring == MAP_FAILED) die("ring");
+    self.ring->size = (uint64_t)info.st_size - sizeof *self.ring;
+    if (getrandom(self.key, sizeof self.key, 0) != sizeof self.key) die("random");
+    broker_ready();
     self.listener = listener;
     self.manager = manager;
     ioctl(listener, NOTIF_SET_FLAGS, SYNC_WAKE_UP); /* older kernels wake us a little later */
@@ -152,39 +152,63 @@ void supervise(int listener, int rules, int manager) {
 
 int supervised(void) { return self.listener; }
 
-static void answer(uint64_t id, int error) {
+void answer(uint64_t id, int error) {
     struct response r = {.id = id, .error = -error, .flags = error ? 0 : GO_ON};
     ioctl(self.listener, NOTIF_SEND, &r); /* who asked may be gone */
 }
 
+void answer_done(uint64_t id) {
+    struct response r = {.id = id};
+    ioctl(self.listener, NOTIF_SEND, &r);
+}
+
+void answer_descriptor(uint64_t id, int fd, int flags) {
+    struct added a = {.id = id, .flags = ADD_AND_SEND, .source = (uint32_t)fd, .number_flags = (uint32_t)(flags & O_CLOEXEC)};
+    int failed = ioctl(self.listener, NOTIF_ADDFD, &a) < 0 ? errno : 0;
+    close(fd);
+    if (failed) answer(id, failed);
+}
+
+int is_asked(uint64_t id) { return !ioctl(self.listener, NOTIF_ID_VALID, &id); }
+
 /* --- the caller's memory ----------------------------------------------------------------------------------------------- */
 
-static ssize_t peek(pid_t pid, uint64_t address, void *into, size_t size) {
+ssize_t peek(pid_t pid, uint64_t address, void *into, size_t size) {
     struct iovec ours = {into, size}, theirs = {(void *)(uintptr_t)address, size};
     return process_vm_readv(pid, &ours, 1, &theirs, 1, 0);
 }
 
-/* A string, page by page: it may end just before one that is not there. */
-static int peek_text(pid_t pid, uint64_t address, char *into) {
+/* A string, page by page: it may end just before one that is not there. 0 or an errno. */
+int peek_text(pid_t pid, uint64_t address, char *into) {
     size_t got = 0;
-    while (got < PATH_SIZE - 1) {
+    while (got < PATH_SIZE) {
         size_t room = 4096 - ((address + got) & 4095);
-        if (room > PATH_SIZE - 1 - got) room = PATH_SIZE - 1 - got;
+        if (room > PATH_SIZE - got) room = PATH_SIZE - got;
         ssize_t n = peek(pid, address + got, into + got, room);
-        if (n <= 0) return -1;
+        if (n <= 0) return EFAULT;
         if (memchr(into + got, 0, (size_t)n)) return 0;
         got += (size_t)n;
     }
-    return -1;
+    return ENAMETOOLONG;
 }
 
 /* --- paths ------------------------------------------------------------------------------------------------------------- */
 
-static int link_of(const char *path, char *into) {
+int link_of(const char *path, char *into) {
     ssize_t n = readlink(path, into, PATH_SIZE - 1);
+    if (n >= PATH_SIZE - 1) errno = ENAMETOOLONG;
     if (n <= 0 || n >= PATH_SIZE - 1) return -1;
     into[n] = 0;
     return 0;
+}
+
+/* The root of the box, opened once: nobody in it may change its root, the filter sees to that. */
+int root_of(pid_t pid) {
+    static int root = -1;
+    char name[64];
+    snprintf(name, sizeof name, "/proc/%d/root", pid);
+    if (root < 0) root = open(name, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    return root;
 }
 
 /* Where `text` leads the caller, links followed; a last name that is not there is kept. Returns 1 if nothing is there. */
@@ -200,8 +224,7 @@ static int resolve(pid_t pid, int dirfd, const char *text, int follow, char *int
         if (*text) snprintf(whole, sizeof whole, "%s/%s", base, text);
         else snprintf(whole, sizeof whole, "%s", base);
     }
-    snprintf(name, sizeof name, "/proc/%d/root", pid);
-    int root = open(name, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    int root = root_of(pid);
     if (root < 0) return -1;
     struct how how = {O_PATH | O_CLOEXEC | (follow ? 0 : O_NOFOLLOW), 0, RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS};
     int fd = (int)syscall(SYS_openat2, root, whole, &how, sizeof how);
@@ -217,7 +240,6 @@ static int resolve(pid_t pid, int dirfd, const char *text, int follow, char *int
             last[-1] = '/';
         }
     }
-    close(root);
     if (fd < 0) { /* not there, or not to be reached: as it was written */
         snprintf(into, PATH_SIZE, "%.*s", PATH_SIZE - 1, whole);
         return 1;
@@ -255,8 +277,10 @@ static int has_named_part(const char *path) {
         if (n >= sizeof part) return 1;
         memcpy(part, at, n);
         part[n] = 0;
-        for (size_t i = 0; i < self.name.count; i++)
-            if (!fnmatch(self.name.items[i], part, 0)) return 1;
+        for (size_t i = 0; i < self.name.count; i++) {
+            const char *name = self.name.items[i];
+            if (strchr(name, '*') ? !fnmatch(name, part, FNM_NOESCAPE) : !strcmp(name, part)) return 1;
+        }
         at += n;
     }
     return 0;
@@ -273,21 +297,66 @@ static int is_own_descriptor(const char *text) {
 
 /* --- telling the manager ----------------------------------------------------------------------------------------------- */
 
+static uint64_t turned(uint64_t x, int by) { return x << by | x >> (64 - by); }
+
+static void stir(uint64_t v[4], int rounds) {
+    while (rounds--) {
+        v[0] += v[1], v[2] += v[3];
+        v[1] = turned(v[1], 13) ^ v[0], v[3] = turned(v[3], 16) ^ v[2];
+        v[0] = turned(v[0], 32);
+        v[2] += v[1], v[0] += v[3];
+        v[1] = turned(v[1], 17) ^ v[2], v[3] = turned(v[3], 21) ^ v[0];
+        v[2] = turned(v[2], 32);
+    }
+}
+
+/* Stands for a question where it is compared. The command chooses the names, so it must not be able to find two that are alike: one
+ * would be allowed in the other's place. Hence SipHash-2-4, with a key that nobody in the box knows. */
+static uint64_t hashed(const char *name, const char *one, const char *two) {
+    uint64_t v[4] = {self.key[0] ^ 0x736f6d6570736575u, self.key[1] ^ 0x646f72616e646f6du, self.key[0] ^ 0x6c7967656e657261u,
+                     self.key[1] ^ 0x7465646279746573u};
+    uint64_t block = 0, count = 0;
+    const char *words[] = {name, one, two};
+    for (int i = 0; i < 3; i++)
+        for (const char *p = words[i];; p++) {
+            block |= (uint64_t)(uint8_t)*p << 8 * (count++ & 7);
+            if (!(count & 7)) v[3] ^= block, stir(v, 2), v[0] ^= block, block = 0;
+            if (!*p) break; /* its end counts, too: it keeps the words apart */
+        }
+    block |= count << 56;
+    v[3] ^= block, stir(v, 2), v[0] ^= block;
+    v[2] ^= 0xff;
+    stir(v, 4);
+    return (v[0] ^ v[1] ^ v[2] ^ v[3]) | 1; /* 0 stands for none */
+}
+
 static int was_seen(const char *name, const char *path) {
-    uint64_t hash = 14695981039346656037u;
-    for (const char *p = name; *p; p++) hash = (hash ^ (uint8_t)*p) * 1099511628211u;
-    for (const char *p = path; *p; p++) hash = (hash ^ (uint8_t)*p) * 1099511628211u;
-    hash |= 1;
-    uint64_t *place = &self.seen[hash & (SEEN_SIZE - 1)];
+    uint64_t hash = hashed(name, path, ""), *place = &self.seen[hash & (SEEN_SIZE - 1)];
     if (*place == hash) return 1;
     *place = hash; /* what it held is told again if it comes again */
     return 0;
 }
 
-/* One packet: kind, number of the question, pid, then the words. Never waits: who floods us loses words, not time. */
-static int tell(uint32_t kind, uint32_t question, uint32_t pid, const char *name, const char *one, const char *two) {
+/* Who floods us loses words, not time. */
+static void put_touched(const char *name, const char *one, const char *two) {
+    struct ring *r = self.ring;
+    char words[2 * PATH_SIZE + 64];
+    uint64_t at = r->written % r->size, room = r->size - (r->written - __atomic_load_n(&r->consumed, __ATOMIC_ACQUIRE));
+    size_t size = (size_t)snprintf(words, sizeof words, "%s%c%s%c%s", name, 0, one, 0, two) + 1;
+    if (size > sizeof words || size > room) {
+        r->dropped++;
+        return;
+    }
+    size_t first = size < r->size - at ? size : r->size - at;
+    memcpy(r->bytes + at, words, first);
+    memcpy(r->bytes, words + first, size - first);
+    __atomic_store_n(&r->written, r->written + size, __ATOMIC_RELEASE);
+}
+
+/* A question is one packet: kind, its number, pid, then the words. Never waits. */
+static int put_question(uint32_t question, uint32_t pid, const char *name, const char *one, const char *two) {
     char packet[16 + 2 * PATH_SIZE + 64];
-    uint32_t head[4] = {PROTOCOL_VERSION, kind, question, pid};
+    uint32_t head[4] = {PROTOCOL_VERSION, ASKED, question, pid};
     memcpy(packet, head, sizeof head);
     size_t at = sizeof head;
     const char *words[] = {name, one, two};
@@ -296,31 +365,74 @@ static int tell(uint32_t kind, uint32_t question, uint32_t pid, const char *name
         memcpy(packet + at, words[i], n);
         at += n;
     }
-    if (send(self.manager, packet, at, MSG_DONTWAIT | MSG_NOSIGNAL) == (ssize_t)at) return 0;
-    self.dropped++;
-    return -1;
+    return send(self.manager, packet, at, MSG_DONTWAIT | MSG_NOSIGNAL) == (ssize_t)at ? 0 : -1;
 }
 
-static void ask(const struct notification *n, const char *name, const char *one, const char *two) {
-    for (uint32_t i = 0; i < PENDING_MAX; i++)
-        if (!self.pending[i]) {
-            self.pending[i] = n->id;
-            if (!tell(ASKED, i, n->pid, name, one, two)) return;
-            self.pending[i] = 0;
-            break;
-        }
-    answer(n->id, 0); /* nobody can be asked: the wall decides alone */
+/* Returns 1 if the manager has said yes to just this already. */
+static int ask(const struct notification *n, const char *name, const char *one, const char *two) {
+    uint64_t hash = hashed(name, one, two);
+    struct pending *p = self.again;
+    for (size_t i = 0; p && i < p->approvals; i++)
+        if (p->approved[i] == hash) return 1;
+    if (!p) {
+        for (p = self.pending; p < self.pending + PENDING_MAX && p->call.id; p++) {}
+        if (p < self.pending + PENDING_MAX) *p = (struct pending){.call = *n};
+        else p = NULL;
+    }
+    if (p) {
+        p->asked = hash;
+        if (p->approvals < APPROVED_MAX && !put_question((uint32_t)(p - self.pending), n->pid, name, one, two)) return 0;
+        p->call.id = p->asked = 0;
+    }
+    answer(n->id, self.strict ? EACCES : 0); /* nobody can be asked: the wall decides alone, if it can */
+    return 0;
 }
+
+static void on_notification(const struct notification *n);
 
 void supervisor_answered(uint32_t question, uint32_t error) {
-    if (question >= PENDING_MAX || !self.pending[question] || error > 4095) return;
-    answer(self.pending[question], (int)error);
-    self.pending[question] = 0;
+    if (question >= PENDING_MAX || !self.pending[question].asked || error > 4095) return;
+    struct pending *p = &self.pending[question];
+    uint64_t asked = p->asked;
+    p->asked = 0;
+    if (error || !self.strict) {
+        answer(p->call.id, (int)error);
+    } else { /* what it is about may have changed: it is looked at again */
+        struct notification call = p->call; /* the place may be given up before the call is answered */
+        p->approved[p->approvals++] = asked;
+        self.again = p;
+        on_notification(&call);
+        self.again = NULL;
+    }
+    if (!p->asked) p->call.id = 0;
 }
 
-void supervisor_forgets(void) { memset(self.seen, 0, sizeof self.seen); }
+void supervisor_forgets(void) {
+    memset(self.seen, 0, sizeof self.seen);
+    broker_forgets();
+}
 
 /* --- one call ---------------------------------------------------------------------------------------------------------- */
+
+int is_suspect(const char *path) {
+    return below_any(path, &self.cover) || has_named_part(path);
+}
+
+int is_fixed(const char *path) {
+    for (size_t i = 0; i < self.fixed.count; i++)
+        if (!strcmp(path, self.fixed.items[i])) return 1;
+    return 0;
+}
+
+int permitted(const struct notification *n, const char *operation, const char *path, const char *second, int changes, const char *note) {
+    int fine = is_fine(path, changes) || (self.strict && !changes && is_fine(path, 1));
+    if (fine && (!second || is_fine(second, 1)) && (!*note || !strcmp(note, MISSING))) {
+        int told = changes || self.full || !strcmp(operation, "exec");
+        if (told && !was_seen(operation, path)) put_touched(operation, path, second ? second : "");
+        return 1;
+    }
+    return ask(n, operation, path, second ? second : note);
+}
 
 static void on_path(const struct notification *n, const struct call *c, int changes, int dirfd, uint64_t address, int follow,
                     const char *second) {
@@ -328,16 +440,7 @@ static void on_path(const struct notification *n, const struct call *c, int chan
     const char *name = c->shape > OPENAT2 ? c->name : changes ? "write" : "read";
     int missing = -1;
     if (!peek_text((pid_t)n->pid, address, text) && !is_own_descriptor(text)) missing = resolve((pid_t)n->pid, dirfd, text, follow, path);
-    if (missing < 0) {
-        answer(n->id, 0);
-        return;
-    }
-    if (is_fine(path, changes) && (!second || is_fine(second, 1))) {
-        if (!was_seen(name, path)) tell(TOUCHED, 0, n->pid, name, path, second ? second : "");
-        answer(n->id, 0);
-        return;
-    }
-    ask(n, name, path, second ? second : missing && !changes ? MISSING : "");
+    if (missing < 0 || permitted(n, name, path, second, changes, missing && !changes ? MISSING : "")) answer(n->id, 0);
 }
 
 static void on_address(const struct notification *n, const struct call *c, uint64_t address, uint64_t length) {
@@ -388,7 +491,7 @@ static void on_address(const struct notification *n, const struct call *c, uint6
         break;
     default: answer(n->id, 0); return;
     }
-    ask(n, c->name, text, missing ? MISSING : "");
+    if (ask(n, c->name, text, missing ? MISSING : "")) answer(n->id, 0);
 }
 
 static void on_call(const struct notification *n, const struct call *c) {
@@ -396,15 +499,15 @@ static void on_call(const struct notification *n, const struct call *c) {
     char second[PATH_SIZE], text[PATH_SIZE];
     int here = HERE;
     switch (c->shape) {
-    case OPEN: on_path(n, c, !!(a[1] & (O_WRONLY | O_RDWR | O_CREAT | O_TRUNC)), here, a[0], !(a[1] & O_NOFOLLOW), NULL); break;
-    case OPENAT: on_path(n, c, !!(a[2] & (O_WRONLY | O_RDWR | O_CREAT | O_TRUNC)), (int)a[0], a[1], !(a[2] & O_NOFOLLOW), NULL); break;
+    case OPEN: on_path(n, c, !!(a[1] & CHANGING), here, a[0], !(a[1] & O_NOFOLLOW), NULL); break;
+    case OPENAT: on_path(n, c, !!(a[2] & CHANGING), (int)a[0], a[1], !(a[2] & O_NOFOLLOW), NULL); break;
     case OPENAT2: {
         struct how how = {0};
         if (peek((pid_t)n->pid, a[2], &how, sizeof how.flags) < 0) {
             answer(n->id, 0);
             break;
         }
-        int changes = !!(how.flags & (O_WRONLY | O_RDWR | O_CREAT | O_TRUNC));
+        int changes = !!(how.flags & CHANGING);
         if (changes || self.full) on_path(n, c, changes, (int)a[0], a[1], !(how.flags & O_NOFOLLOW), NULL);
         else answer(n->id, 0);
         break;
@@ -434,16 +537,21 @@ static void on_call(const struct notification *n, const struct call *c) {
     }
 }
 
+static void on_notification(const struct notification *n) {
+    if (self.strict && brokered(n)) return;
+    for (size_t i = 0; i < self.call_count; i++)
+        if (self.calls[i].nr == n->data.nr) {
+            on_call(n, &self.calls[i]);
+            return;
+        }
+    answer(n->id, 0);
+}
+
 /* Called when the listener is readable. Returns 0 when nobody is left to be supervised. */
 int supervise_one(void) {
     struct notification n;
     memset(&n, 0, sizeof n);
     if (ioctl(self.listener, NOTIF_RECV, &n)) return errno == ENOENT || errno == EINTR || errno == EAGAIN;
-    for (size_t i = 0; i < self.call_count; i++)
-        if (self.calls[i].nr == n.data.nr) {
-            on_call(&n, &self.calls[i]);
-            return 1;
-        }
-    answer(n.id, 0);
+    on_notification(&n);
     return 1;
 }

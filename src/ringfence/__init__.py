@@ -64,10 +64,17 @@ if TYPE_CHECKING:
     from ringfence.values.risk import Assessment, Risk, RiskFinding, Route, SecurityMode
     from ringfence.values.verdict import Decision, Reason, Verdict
     from ringfence.values.violation import Operation, Severity, Violation, ViolationKind, ViolationType
+    from ringfence.workspace.agent import AgentWorkspace
+    from ringfence.workspace.archives.base import Archive, ArchiveLimits
+    from ringfence.workspace.snapshots.manifest import Snapshot
+    from ringfence.workspace.snapshots.store import SnapshotStore
 
 __all__ = [
+    "AgentWorkspace",
     "Answer",
     "Approval",
+    "Archive",
+    "ArchiveLimits",
     "Assessment",
     "AutoApproveConfirmationService",
     "BashTool",
@@ -139,6 +146,8 @@ __all__ = [
     "SessionState",
     "Severity",
     "Signalled",
+    "Snapshot",
+    "SnapshotStore",
     "SpawnFailed",
     "Stream",
     "SubprocessExecutor",
@@ -160,8 +169,11 @@ __all__ = [
 
 # Imported when first used: a program that asks for help, or for one part only, does not wait for all.
 _HOME = {
+    "AgentWorkspace": "ringfence.workspace.agent",
     "Answer": "ringfence.approvals.base",
     "Approval": "ringfence.approvals.base",
+    "Archive": "ringfence.workspace.archives.base",
+    "ArchiveLimits": "ringfence.workspace.archives.base",
     "Assessment": "ringfence.values.risk",
     "AutoApproveConfirmationService": "ringfence.approvals.automatic",
     "BashTool": "ringfence.tools.bash",
@@ -233,6 +245,8 @@ _HOME = {
     "SessionState": "ringfence.pool.state",
     "Severity": "ringfence.values.violation",
     "Signalled": "ringfence.values.outcome",
+    "Snapshot": "ringfence.workspace.snapshots.manifest",
+    "SnapshotStore": "ringfence.workspace.snapshots.store",
     "SpawnFailed": "ringfence.errors",
     "Stream": "ringfence.values.request",
     "SubprocessExecutor": "ringfence.manager.executor",

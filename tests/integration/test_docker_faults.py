@@ -27,7 +27,7 @@ from ringfence.engines.docker.janitor import MANAGER_LABEL, own_name
 from ringfence.engines.docker.settings import DockerSettings
 from ringfence.errors import InitializationFailed, Internal, InvalidConfig, SpawnFailed
 from ringfence.policy.defaults import PROTECTED
-from ringfence.values.grant import Grant
+from ringfence.values.grant import Grant, Shadowing
 from ringfence.values.guarantee import Guarantee
 from ringfence.values.limits import Limit, Limits
 from ringfence.values.outcome import Exited, LimitHit, Result, Signalled, TimedOut
@@ -411,6 +411,20 @@ def test_a_workspace_that_would_cover_the_image_s_own_is_refused(place: str) -> 
     assert "cannot be shown" in refusal(docker.settings(), Path(os.path.realpath(place))).message
 
 
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ({"strict": True}, "strict"),
+        ({"shadow": Shadowing(Path("/nowhere"), is_copy=True)}, "shadow"),
+        ({"requires": frozenset({Guarantee.DENIED_AT_OPEN})}, "denied at open"),
+    ],
+)
+def test_what_is_asked_and_would_not_be_held_is_refused(bench: Bench, asked: dict[str, Any], said: str) -> None:
+    fault = refusal(bench.settings, bench.workspace, **asked)
+
+    assert said in fault.message and "native" in fault.hint
+
+
 def test_a_guarantee_that_containers_do_not_give_is_refused_by_name(bench: Bench) -> None:
     fault = refusal(bench.settings, bench.workspace, requires=frozenset({Guarantee.OWN_KERNEL}))
 
@@ -425,7 +439,7 @@ from pathlib import Path
 from ringfence.engines.docker.engine import DockerEngine
 from ringfence.engines.docker.settings import DockerSettings
 from ringfence.policy.defaults import PROTECTED
-from ringfence.values.grant import Grant
+from ringfence.values.grant import Grant, Shadowing
 from ringfence.values.request import Request
 
 async def main():

@@ -14,6 +14,8 @@ from pathlib import Path
 import pytest
 
 from ringfence.engines.boxes.box import HelperBox
+from ringfence.engines.docker.daemon import Daemon
+from ringfence.errors import InitializationFailed
 from ringfence.values.guarantee import Guarantee
 from ringfence.values.limits import Limits
 from ringfence.values.outcome import Exited
@@ -256,6 +258,36 @@ def test_what_is_not_protected_can_be_changed_and_moved(repository: Bench) -> No
 
     assert repository.guarded(f"{work}; echo done").stdout == "done\n"
     assert sorted(os.listdir(repository.workspace)) == [".env", ".git", "app", "moved", "new"]
+
+
+@pytest.mark.req("A3")
+def test_a_name_that_is_swapped_before_the_daemon_looks_is_found_out_before_anything_runs(
+    bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another box on the same workspace would do that: the daemon, which is root, follows its link."""
+    outside, inside = tmp_path / "outside", bench.workspace / "conf"
+    for directory, text in ((outside, "hunter2\n"), (inside, "mine\n")):
+        directory.mkdir()
+        (directory / "settings").write_text(text)
+    start = Daemon.start
+    swaps = True
+
+    async def swapped(self: Daemon, container: str) -> None:
+        if swaps:
+            inside.rename(bench.workspace / "aside")
+            inside.symlink_to(outside)
+        try:
+            await start(self, container)
+        finally:
+            if swaps:
+                inside.unlink()
+                (bench.workspace / "aside").rename(inside)
+
+    monkeypatch.setattr(Daemon, "start", swapped)
+    with pytest.raises(InitializationFailed, match="not as it was ordered"):
+        bench.run("cat conf/settings", protected=("conf/settings",))
+    swaps = False
+    assert bench.run("cat conf/settings", protected=("conf/settings",)).stdout == "mine\n"
 
 
 def test_git_works_in_a_workspace_with_covers(repository: Bench) -> None:

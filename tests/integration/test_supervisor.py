@@ -231,3 +231,65 @@ def test_the_supervisor_s_answers_do_not_hold_up_a_busy_manager(place: Place) ->
     for result in asyncio.run(both()):
         assert result.ok
         assert rules(result) == [WRITE]
+
+
+POLICY = """\
+policies:
+  default:
+    filesystem:
+      write: []
+      deny:
+        - "**/*.pem"
+    network_access: false
+    limits:
+      output: 10KB
+      memory: 200MB
+"""
+
+
+@pytest.mark.req("B4")
+@pytest.mark.parametrize(
+    ("command", "target", "rule", "line"),
+    [
+        ("cat key.pem", "project/key.pem", f"{BLACK} **/*.pem", 6),
+        ("echo x > key.pem", "project/key.pem", f"{BLACK} **/*.pem", 6),
+        ("echo x > /etc/made", "/etc/made", WRITE, 4),
+        ("mkdir /opt/made", "/opt/made", WRITE, 4),
+        ("rm -f /usr/bin/env", "/usr/bin/env", WRITE, 4),
+        ("touch a; mv a /usr/made", "/usr/made", WRITE, 4),
+        ("ln /usr/bin/env env", "/usr/bin/env", WRITE, 4),
+        ("chmod 777 /usr/bin/env", "/usr/bin/env", WRITE, 4),
+        ("chmod +x key.pem; ./key.pem", "project/key.pem", f"{BLACK} **/*.pem", 6),
+        (f"{PYTHON} -c \"import socket; socket.socket().connect(('10.1.2.3', 80))\"", "10.1.2.3:80", None, 7),
+        (f"{PYTHON} -c \"import socket; socket.socket().bind(('10.1.2.3', 80))\"", "10.1.2.3:80", None, 7),
+        ("yes", "", "limits.output", 9),
+        (f'{PYTHON} -c "x = bytearray(10**9); print(len(x))"', "", "limits.memory", 10),
+    ],
+)
+def test_a_refusal_names_the_line_of_the_policy(
+    place: Place, command: str, target: str, rule: str | None, line: int
+) -> None:
+    policy = place.home / "policy.yaml"
+    policy.write_text(POLICY)
+    (place.workspace / "key.pem").write_text("secret")
+    (place.workspace / "script").write_text(command)  # so that only the wall can know
+
+    result = place.run("bash script", policy=policy, explain="full")
+
+    assert not result.ok
+    (first, *_) = result.violations
+    assert first.place == f"{policy}:{line}"
+    assert target in first.target
+    assert first.rule == (rule or "network.allowNetwork false")
+    assert f"{policy}:{line}" in str(first)
+
+
+@pytest.mark.req("A1")
+def test_a_refusal_names_the_line_of_the_configuration(place: Place) -> None:
+    config = place.home / "sandbox.json"
+    config.write_text('{"filesystem": {\n "blacklist": [\n  "**/*.pem"]}}')
+    (place.workspace / "key.pem").write_text("secret")
+
+    ours, built_in = (place.run(f"echo x > {name}", config=config) for name in ("key.pem", ".env"))
+
+    assert [each.place for each in (*ours.violations, *built_in.violations)] == [f"{config}:3", "built-in"]

@@ -97,6 +97,8 @@ class FakeBox:
 
     wall = FAKE_WALL
     audit = SandboxAudit("fake", ())
+    window = -1
+    memory = -1
     interprets: frozenset[str] = frozenset()
 
     def __init__(self, grant: Grant) -> None:

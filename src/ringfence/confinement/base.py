@@ -30,6 +30,19 @@ class Cover:
     how: How
 
 
+@dataclass(frozen=True, slots=True)
+class Layered:
+    """A writable directory whose changes lie elsewhere."""
+
+    root: str
+    store: str
+    """Holds `upper`, and `work` for overlayfs."""
+    is_copy: bool
+    """Whether `upper` is all of it, instead of what differs from the root."""
+    memory_bytes: int = 0
+    """If not 0, changes are kept in memory of this size."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class View:
     """The file system that a box sees, built up from nothing. Paths are the same inside as outside."""
@@ -49,6 +62,8 @@ class View:
     linked: tuple[tuple[str, str], ...] = ()
     """(one of `readable`, where it really lies): the launcher follows no link, since an agent may have put it there."""
     writable: tuple[str, ...] = ()
+    layered: tuple[Layered, ...] = ()
+    """Which of `writable` are shadows."""
     covers: tuple[Cover, ...] = ()
     hidden: tuple[str, ...] = ()
     """Absolute paths hidden in what is readable."""
@@ -81,6 +96,8 @@ class Descriptors:
     helper: int
     """Our helper: a program, or the text of one."""
     control: int
+    memory: int = -1
+    """To become what holds a shadow's changes, where they are kept in memory."""
     interpreter: tuple[str, ...] = ()
     """Where the helper is a text: what runs it, when the text's descriptor follows."""
 
@@ -88,7 +105,7 @@ class Descriptors:
     def init_argv(self) -> tuple[str, ...]:
         """How PID 1 is started from within the wall."""
         start = (*self.interpreter, str(self.helper)) if self.interpreter else (f"/proc/self/fd/{self.helper}",)
-        return (*start, "init", str(self.control))
+        return (*start, "init", str(self.control), *([str(self.memory)] if self.memory >= 0 else []))
 
 
 @dataclass(frozen=True, slots=True)

@@ -59,14 +59,19 @@ def notification_filter(grant: Grant) -> bytes:
     """The filter that stops calls to be looked at; empty if nothing is to be looked at."""
     from ringfence.confinement.linux.notify import assemble
 
-    return assemble(grant.explain)
+    return assemble(grant.explain, strict=grant.strict)
 
 
-def notification_rules(grant: Grant, view: View) -> tuple[str, ...]:
-    """What the guardian lets pass without asking."""
+def notification_rules(grant: Grant, view: View, owner: tuple[int, int] | None) -> tuple[str, ...]:
+    """What the guardian lets pass without asking, and with whose rights it opens files where the grant is strict.
+
+    Args:
+        owner: run by root, the ids that commands run with.
+    """
     from ringfence.confinement.linux.notify import rules
+    from ringfence.confinement.linux.strict import strict_words
 
-    return rules(grant, view)
+    return (*rules(grant, view), *(strict_words(grant, view, owner) if grant.strict else ()))
 
 
 def container_profile() -> dict[str, Any]:

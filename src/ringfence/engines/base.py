@@ -69,6 +69,14 @@ class Box(Protocol):
         """Whether it still takes commands."""
 
     @property
+    def window(self) -> int:
+        """A descriptor of the workspace as the box sees it, where that is a shadow mounted inside; else -1."""
+
+    @property
+    def memory(self) -> int:
+        """A descriptor of what holds a shadow's changes, where they are kept in memory; else -1."""
+
+    @property
     def interprets(self) -> frozenset[str]:
         """Languages whose code it runs in an interpreter that keeps its state."""
 

@@ -14,6 +14,7 @@ from ringfence.values.guarantee import Guarantee
 from ringfence.values.limits import Limits
 from ringfence.values.outcome import Result
 from ringfence.values.request import OnOutput, Overflow
+from ringfence.workspace.shadow import Shadow
 
 T = TypeVar("T")
 
@@ -41,6 +42,9 @@ def run(
     language: str | None = None,
     python: StrPath | None = None,
     explain: Explain | str = Explain.CHANGES,
+    strict: bool = False,
+    shadow: Shadow | None = None,
+    shadow_bytes: int = 0,
 ) -> Result:
     """Run one command in a box of its own, wait for it, and throw the box away.
 
@@ -69,6 +73,9 @@ def run(
             confirmation=confirmation,
             python=python,
             explain=explain,
+            strict=strict,
+            shadow=shadow,
+            shadow_bytes=shadow_bytes,
         )
         async with sandbox:
             if language is not None and isinstance(command, str):

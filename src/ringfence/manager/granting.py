@@ -7,6 +7,7 @@ from pathlib import Path
 
 from ringfence.errors import InvalidConfig, PathAccessDenied
 from ringfence.manager.environment import check_variables
+from ringfence.manager.placing import find_places
 from ringfence.policy.config import SandboxConfig, expand, is_encodable
 from ringfence.policy.defaults import PROTECTED, UNMADE
 from ringfence.policy.globs import PathRules, compiled, escape
@@ -57,6 +58,7 @@ class Wish:
     python: str | os.PathLike[str] | None = None
     preload: tuple[str, ...] = ()
     explain: Explain = Explain.CHANGES
+    strict: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +118,8 @@ def make_grant(
     requires = wish.requires | (terms.requires if terms else frozenset())
     if read_outside:
         requires -= {Guarantee.HOST_FILES_HIDDEN, Guarantee.HOST_NAMES_HIDDEN}
+    if _is_strict(wish, config, terms):
+        requires |= {Guarantee.DENIED_AT_OPEN}
     roots = tuple(path for path in dict.fromkeys(writable) if path != workspace)
     grant = Grant(
         workspace=workspace,
@@ -123,15 +127,29 @@ def make_grant(
         readable=tuple(dict.fromkeys(readable)),
         denied=denied,
         protected=(*PROTECTED, *UNMADE, *_inside_roots(policy_files, (workspace, *roots))),
+        strict=Guarantee.DENIED_AT_OPEN in requires,
         read_outside=read_outside,
         env=(*env.items(), *wish.env),
         python=_interpreter(wish.python),
         preload=_modules(wish.preload),
-        explain=wish.explain,
+        explain=_explained(wish, terms),
         limits=terms.limits(config.limits, wish.limits) if terms else wish.limits or config.limits,
+        places=find_places(config, terms, _as_granted(config.blacklist, caller), _hidden_places(terms, workspace)),
         requires=requires,
     )
     return grant, tuple(notes)
+
+
+def _is_strict(wish: Wish, config: SandboxConfig, terms: Terms | None) -> bool:
+    """Whoever says so: all of them only tighten."""
+    return wish.strict or config.strict or bool(terms and terms.value("filesystem.strict"))
+
+
+def _explained(wish: Wish, terms: Terms | None) -> Explain:
+    """At least as much as the policy wants."""
+    order = tuple(Explain)
+    asked = Explain(terms.value("explain", Explain.OFF)) if terms else Explain.OFF
+    return max(wish.explain, asked, key=order.index)
 
 
 def _interpreter(given: str | os.PathLike[str] | None) -> str | None:
@@ -149,6 +167,18 @@ def _modules(names: tuple[str, ...]) -> tuple[str, ...]:
         if not all(part.isidentifier() for part in name.split(".")):
             raise InvalidConfig(f"{name!r} is not the name of a module", hint="such as json, or os.path")
     return names
+
+
+def _as_granted(rows: Iterable[str], caller: Caller) -> dict[str, str]:
+    """Rows of a blacklist by what they become in a grant."""
+    return {expand(row, caller.environ, caller.home, glob=True): row for row in rows}
+
+
+def _hidden_places(terms: Terms | None, workspace: Path) -> dict[str, str]:
+    if terms is None:
+        return {}
+    rows = _hidden_rows(terms, os.fspath(workspace))
+    return {row: str(rule.mark) for row, rule in zip(rows, terms.hidden, strict=True)}
 
 
 def _hidden_rows(terms: Terms, workspace: str) -> tuple[str, ...]:

@@ -26,6 +26,8 @@ from ringfence.errors import CommandNotAllowed, InvalidConfig, PathAccessDenied,
 from ringfence.languages.registry import find as find_language
 from ringfence.languages.registry import invocation
 from ringfence.manager.environment import check_variables
+from ringfence.manager.leavings import begin_ns, look_for_leavings, may_have_left
+from ringfence.manager.placing import place_of
 from ringfence.manager.reporting import ABANDONED, Reporting, Watch
 from ringfence.policy.config import is_encodable
 from ringfence.policy.decide import Place, decide
@@ -153,7 +155,19 @@ class Pipeline:
         if refusal is not None:
             return refusal
         box = await self._acquire()
-        return await box.run(as_run_by(box, request))
+        begin = begin_ns()
+        result = await box.run(as_run_by(box, request))
+        if may_have_left(self._grant, result):
+            left = await asyncio.to_thread(look_for_leavings, self._grant, result, begin)
+            result = replace(result, violations=(*result.violations, *left))
+        return self._placed(result)
+
+    def _placed(self, result: Result) -> Result:
+        """With the file and line of each rule that the wall refused by."""
+        if not result.violations:
+            return result
+        found = (each if each.place else replace(each, place=place_of(each, self._grant)) for each in result.violations)
+        return replace(result, violations=tuple(found))
 
     async def start(self, request: Request, terminal: tuple[int, int] | None) -> Process:
         """Start a command that goes on; its record is closed when it ends.

@@ -14,7 +14,7 @@ from ringfence.approvals.base import ConfirmationService
 from ringfence.audit.events import Observer
 from ringfence.audit.violations import ViolationStore
 from ringfence.engines.base import Box, Process
-from ringfence.errors import Internal, InvalidConfig, RingfenceError
+from ringfence.errors import Internal, InvalidConfig, PermissionDenied, RingfenceError
 from ringfence.languages.registry import find as find_language
 from ringfence.manager.assemble import Assembly, Docker, Judged, assemble, warn_of
 from ringfence.manager.configuring import home_directory
@@ -22,6 +22,7 @@ from ringfence.manager.granting import REQUIRED, Wish
 from ringfence.manager.pipeline import Collect, Judge, Pipeline, check_form
 from ringfence.manager.policing import PolicyEngine
 from ringfence.manager.reporting import Reporting
+from ringfence.manager.shadowing import close_box, shadowed
 from ringfence.policy import judging
 from ringfence.policy.decide import decide
 from ringfence.policy.globs import compiled
@@ -33,7 +34,8 @@ from ringfence.values.outcome import Result, Usage
 from ringfence.values.request import OnOutput, Overflow, Request, Stream
 from ringfence.values.verdict import Reason, Verdict
 from ringfence.values.who import Who
-from ringfence.workspace.root import WorkspaceRoot
+from ringfence.workspace.agent import AgentWorkspace
+from ringfence.workspace.shadow import Shadow
 
 StrPath = str | os.PathLike[str]
 Open = Callable[[], Awaitable[Box]]
@@ -77,6 +79,10 @@ class Sandbox:
         preload: modules that it imports before it is asked for anything.
         explain: how much is looked at while commands run, so that a refusal has its exact reason: `off`, `changes`
             (opens for writing, programs, connections, names and modes) or `full` (every open).
+        strict: hold the blacklist at the moment of opening too, against hard links and files that come later.
+        shadow: what commands change instead of the workspace (`Workspaces.new`); nothing of it reaches the host's files
+            before it is committed.
+        shadow_bytes: if not 0, how much may be changed in it: kept in memory while the box stands, on disk afterwards.
         observers: who is told what happens: metrics, traces (docs/metrics.md).
         agent_id, org_id: who the journal says asks for what runs.
         docker: run in a container (docs/docker.md), whatever engine the environment names.
@@ -104,6 +110,9 @@ class Sandbox:
         python: StrPath | None = None,
         preload: Sequence[str] = (),
         explain: Explain | str = Explain.CHANGES,
+        strict: bool = False,
+        shadow: Shadow | None = None,
+        shadow_bytes: int = 0,
         observers: Sequence[Observer] = (),
         agent_id: str | None = None,
         org_id: str | None = None,
@@ -120,12 +129,16 @@ class Sandbox:
             python=python,
             preload=tuple(preload),
             explain=_explain(explain),
+            strict=strict,
         )
         judged = Judged(policy=policy, role=role, tool=tool)
         name = os.urandom(8).hex()
         who = Who(session_id=name, agent_id=agent_id, org_id=org_id, sandbox_id=name, tool=tool)
         reporting = Reporting(who=who, observers=tuple(observers))
-        self._set_up(assemble(wish, config_path=config, judged=judged, docker=docker), confirmation, reporting)
+        assembly = assemble(wish, config_path=config, judged=judged, docker=docker)
+        if shadow is not None:
+            assembly = replace(assembly, grant=shadowed(assembly.grant, shadow, shadow_bytes))
+        self._set_up(assembly, confirmation, reporting)
 
     def _set_up(self, assembly: Assembly, confirmation: ConfirmationService | None, reporting: Reporting) -> None:
         who = reporting.who
@@ -198,7 +211,7 @@ class Sandbox:
         self._closed = True
         try:
             if self._box is not None:
-                await self._box.close()
+                await close_box(self._box, self._grant)
             await self._pipeline.finish()
         finally:
             self._reporting.closed()
@@ -226,7 +239,7 @@ class Sandbox:
                 raise self._is_closed()
             if self._box is not None and not self._box.alive:
                 lost, self._box = self._box, None
-                await lost.close()
+                await close_box(lost, self._grant)
             if self._box is None:
                 self._assembly.journal.prepare()
                 box = await self._open()
@@ -509,8 +522,8 @@ class Sandbox:
         Raises:
             PathTraversalError, PathAccessDenied: it leads out, is blacklisted, or is not a plain file.
         """
-        with self._files() as files:
-            return files.read(os.fspath(path), limit_bytes=self._grant.limits.file_bytes)
+        with self.files() as files:
+            return files.read(os.fspath(path))
 
     def write_file(self, path: StrPath, data: bytes | str) -> None:
         """Write a file of the workspace; missing directories are made.
@@ -518,13 +531,33 @@ class Sandbox:
         Raises:
             PathTraversalError, PathAccessDenied: it leads out, is blacklisted or protected.
         """
-        with self._files() as files:
-            files.write(os.fspath(path), data.encode() if isinstance(data, str) else data)
+        with self.files() as files:
+            files.write(os.fspath(path), data)
 
-    def _files(self) -> WorkspaceRoot:
-        return WorkspaceRoot(
-            self._grant.workspace, denied=compiled(self._grant.denied).matches, protected=self._grant.protected
+    def files(self) -> AgentWorkspace:
+        """The workspace's file API, by the paths that commands see and under the rules of the grant; close it."""
+        return AgentWorkspace(
+            self.who.session_id or "",
+            root=self._root_of_files(),
+            denied=compiled(self._grant.denied).matches,
+            protected=self._grant.protected,
+            limit_bytes=self._grant.limits.file_bytes,
         )
+
+    def _root_of_files(self) -> Path:
+        """Where the workspace's files lie as commands see them.
+
+        Raises:
+            PermissionDenied: they are a shadow that only a box can see, and there is none.
+        """
+        shadow = self._grant.shadow
+        if shadow is None:
+            return self._grant.workspace
+        if shadow.is_copy:
+            return shadow.upper
+        if self._box is None or not self._box.alive or self._box.window < 0:
+            raise PermissionDenied("a shadow's files are seen while its box stands", hint="run a command first")
+        return Path(f"/proc/self/fd/{self._box.window}")
 
     def __repr__(self) -> str:
         state = "closed" if self._closed else "active" if self.is_active else "idle"

@@ -1,27 +1,26 @@
 """Workspaces of our own making: one directory for each session, gone with it.
 
 They lie in one directory for each process that makes them, which it holds locked. Whoever comes next removes those
-whose process has died.
-
-What is removed is what an agent made: as deep as it liked, without permissions, full of links. So nothing is followed,
-nothing recurses, no path grows, and one directory is open at a time; `..` leads back up, for nobody moves anything any
-more.
+whose process has died. Directories of other names are not theirs: the workspaces of named sessions lie beside them.
 """
 
 import fcntl
 import os
-import stat
+import re
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
 from ringfence.errors import PermissionDenied
+from ringfence.workspace.places import workspaces_directory
+from ringfence.workspace.removing import remove_tree
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_OWN_NAME = re.compile(r"\d+-[0-9a-f]{8}")
 
 
 def scratch_directory(environ: Mapping[str, str], home: str) -> Path:
-    return Path(environ.get("RINGFENCE_WORKSPACES_DIR") or os.path.join(home, ".ringfence", "workspaces"))
+    return workspaces_directory(environ, home)
 
 
 class Scratch:
@@ -70,42 +69,6 @@ class Scratch:
             self._lock = -1
 
 
-def remove_tree(path: str | os.PathLike[str]) -> None:
-    """Remove a directory that nobody uses any more.
-
-    Raises:
-        OSError: something in it cannot be removed, even after we gave ourselves the permission.
-    """
-    way: list[str] = []
-    os.chmod(path, stat.S_IRWXU)  # the agent may have closed it to us, who are no more than its owner
-    here = os.open(path, _DIRECTORY)
-    try:
-        while True:
-            below = _unlink_files(here)
-            if below is not None:
-                os.chmod(below, stat.S_IRWXU, dir_fd=here)
-                way.append(below)
-            elif not way:
-                break
-            left, here = here, os.open(below or "..", _DIRECTORY, dir_fd=here)
-            os.close(left)
-            if below is None:
-                os.rmdir(way.pop(), dir_fd=here)
-    finally:
-        os.close(here)
-    os.rmdir(path)
-
-
-def _unlink_files(directory: int) -> str | None:
-    """Remove what is no directory, up to the first one; its name, or None if all is gone."""
-    with os.scandir(directory) as entries:
-        for entry in entries:
-            if entry.is_dir(follow_symlinks=False):
-                return entry.name
-            os.unlink(entry.name, dir_fd=directory)
-    return None
-
-
 def _claim(directory: Path) -> tuple[Path, int]:
     """A new directory that we hold locked. If somebody takes it for abandoned before we do, another one."""
     while True:
@@ -121,7 +84,7 @@ def _claim(directory: Path) -> tuple[Path, int]:
 
 def _remove_abandoned(directory: Path) -> None:
     with os.scandir(directory) as entries:
-        names = [entry.name for entry in entries]
+        names = [entry.name for entry in entries if _OWN_NAME.fullmatch(entry.name)]
     for name in names:
         with suppress(OSError):
             lock = os.open(directory / name, _DIRECTORY)

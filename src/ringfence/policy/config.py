@@ -55,7 +55,7 @@ _LIMITS: Final[Mapping[str, tuple[str, _Unit]]] = MappingProxyType(
 KEYS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
     {
         "": ("enabled", "filesystem", "network", "limits"),
-        "filesystem": ("whitelist", "blacklist", "allowReadOutside"),
+        "filesystem": ("whitelist", "blacklist", "allowReadOutside", "strict"),
         "network": ("allowNetwork",),
         "limits": tuple(_LIMITS),
     }
@@ -76,8 +76,12 @@ class SandboxConfig:
     blacklist: tuple[str, ...] = BLACKLIST
     """The built-in rows, always all of them and first, then the file's own."""
     allow_read_outside: bool = False
+    strict: bool = False
+    """Whether the blacklist is also held at the moment of opening."""
     limits: Limits = field(default_factory=Limits)
     source: str = "defaults"
+    places: tuple[tuple[str, str], ...] = ()
+    """(what was set, file and line): rows of the blacklist by themselves, everything else by its key."""
     warnings: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
@@ -226,10 +230,23 @@ class _Document:
             whitelist=self._whitelist(filesystem.get("whitelist")),
             blacklist=BLACKLIST + self._blacklist(filesystem.get("blacklist")),
             allow_read_outside=self._flag(filesystem.get("allowReadOutside"), default=False),
+            strict=self._flag(filesystem.get("strict"), default=False),
             limits=self._limits(self._subsection(root, "limits")),
             source=self._source,
+            places=tuple(self._places(root)),
             warnings=self._network_warnings(network.get("allowNetwork")),
         )
+
+    def _places(self, root: _Section) -> Iterator[tuple[str, str]]:
+        filesystem = self._subsection(root, "filesystem")
+        for row in self._rows(filesystem.get("blacklist")):
+            yield row.value, self._file_and_line(row)
+        for name in ("filesystem", "limits"):
+            for key, entry in self._subsection(root, name).items():
+                yield f"{name}.{key}", self._file_and_line(entry)
+
+    def _file_and_line(self, entry: _Entry) -> str:
+        return f"{self._source}:{self._place(self._offsets[entry.path])[0]}"
 
     def _parse(self) -> Any:
         try:

@@ -11,6 +11,7 @@ from typing import Final
 
 from ringfence.policy.settings import ENGINES
 from ringfence.values.facts import Strictness
+from ringfence.values.grant import Explain
 from ringfence.values.guarantee import Guarantee
 
 
@@ -204,6 +205,26 @@ SETTINGS: Final[tuple[Key, ...]] = (
         "secrets lie inside the workspace too",
         (),
         '["**/*.pem"]',
+    ),
+    Key(
+        "filesystem.strict",
+        Type.FLAG,
+        Tighter.TRUE,
+        "Hold what is hidden at the moment of opening too: against hard links, renames, and files that the host makes "
+        "or saves anew during the run. Every open costs a few microseconds more.",
+        "covers are made when a box starts; what comes later is not covered",
+        (),
+        "true",
+    ),
+    Key(
+        "explain",
+        Type.CHOICE,
+        Tighter.LATER_CHOICE,
+        "How much is looked at while commands run, so that a refusal has its exact reason: `off`, `changes` (opens for "
+        "writing, programs, connections, names and modes), `full` (every open).",
+        "an agent that reads why it was refused corrects itself",
+        tuple(map(str, Explain)),
+        "full",
     ),
     Key(
         "allowed_paths",

@@ -18,12 +18,30 @@ class Explain(StrEnum):
     """Every open too."""
 
 
+@dataclass(frozen=True, slots=True)
+class Shadowing:
+    """What stands in for the workspace: what is changed lies there, and the host's files stay as they are."""
+
+    directory: Path
+    """Holds `upper`, `work` and `lock`, as `workspace.shadow` lays them out."""
+    is_copy: bool
+    """Whether `upper` is all of it, instead of what differs."""
+    memory_bytes: int = 0
+    """If not 0, changes are kept in memory of this size while a box stands, and written to `upper` afterwards."""
+
+    @property
+    def upper(self) -> Path:
+        return self.directory / "upper"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grant:
     """Paths are absolute and resolved. Denied beats writable beats readable."""
 
     workspace: Path
     """The directory that the command works in; always writable."""
+    shadow: Shadowing | None = None
+    """What the workspace's changes go into, instead of the workspace."""
     writable: tuple[Path, ...] = ()
     """Further directories that may be read and written."""
     readable: tuple[Path, ...] = ()
@@ -32,6 +50,8 @@ class Grant:
     """Absolute paths, or globs such as `**/.env`, hidden even inside what is granted."""
     protected: tuple[str, ...] = ()
     """Paths relative to a writable directory that stay readable but cannot be written or made."""
+    strict: bool = False
+    """Whether what is denied is also held at the moment of opening, by name and by file, not by covers alone."""
     read_outside: bool = False
     """Whether the rest of the host is readable."""
     env: tuple[tuple[str, str], ...] = ()
@@ -42,9 +62,16 @@ class Grant:
     """Modules that it imports before it is asked for anything."""
     explain: Explain = Explain.CHANGES
     limits: Limits = field(default_factory=Limits)
+    places: tuple[tuple[str, str], ...] = ()
+    """(a rule as violations name it, the file and line that says so)"""
     requires: frozenset[Guarantee] = frozenset()
     """What the wall has to guarantee; a wall that lacks one of them is not used."""
 
     @property
     def writable_roots(self) -> tuple[Path, ...]:
         return (self.workspace, *self.writable)
+
+    @property
+    def grown_roots(self) -> tuple[Path, ...]:
+        """Where on the host that what is written lies."""
+        return (self.shadow.upper if self.shadow else self.workspace, *self.writable)

@@ -15,6 +15,8 @@ class Guarantee(StrEnum):
     """Nothing outside the grant's writable directories can be created or changed, metadata included."""
     PROTECTED_PATHS = "protected paths"
     """Git hooks, editor and agent settings and the blacklist hold inside a writable workspace."""
+    DENIED_AT_OPEN = "denied at open"
+    """The blacklist also holds against hard links, renames, and files that the host makes or saves anew meanwhile."""
     NETWORK_OFF = "network off"
     """No packet leaves, no socket of the host is reachable."""
     OWN_LOOPBACK = "own loopback"

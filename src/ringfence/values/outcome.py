@@ -9,7 +9,7 @@ from ringfence.values.annotate import annotate
 from ringfence.values.guarantee import Wall
 from ringfence.values.limits import Limit, show_limit
 from ringfence.values.rich import CodeError, Rich
-from ringfence.values.violation import Severity, Violation
+from ringfence.values.violation import LEFTOVER_RULE, Severity, Violation
 
 # Exit codes for endings that are not the command's own. 124 is what timeout(1) uses; 122 and 123 are unused by shells.
 REFUSED_CODE = 122
@@ -182,15 +182,14 @@ class Result:
     @property
     def blocked(self) -> bool:
         """Whether the policy, and not the command, is why it did not do its work."""
-        return isinstance(self.ending, Refused) or any(one.severity is not Severity.LOW for one in self.violations)
+        return isinstance(self.ending, Refused) or any(map(_is_refusal, self.violations))
 
     @property
     def blocked_reason(self) -> str | None:
         """The refusal, or the gravest of the violations."""
         if isinstance(self.ending, Refused):
             return str(self.ending)
-        grave = (violation for violation in self.violations if violation.severity is not Severity.LOW)
-        gravest = max(grave, key=lambda violation: violation.severity.rank, default=None)
+        gravest = max(filter(_is_refusal, self.violations), key=lambda violation: violation.severity.rank, default=None)
         return str(gravest) if gravest is not None else None
 
     def check(self) -> Self:
@@ -209,3 +208,8 @@ class Result:
                 raise CommandNotAllowed(why, rule=rule, hint=allow_by)
             case _:
                 assert_never(self.ending)
+
+
+def _is_refusal(violation: Violation) -> bool:
+    """What was found afterwards stopped nothing, however grave it is."""
+    return violation.severity is not Severity.LOW and not violation.rule.startswith(LEFTOVER_RULE)

@@ -67,6 +67,10 @@ USUAL_SEVERITY: Final = {
 """How grave each type is, where nothing more is known."""
 
 
+LEFTOVER_RULE = "leftover "
+"""How rules begin that are about what a command left behind, and that stopped nothing while it ran."""
+
+
 class Operation(StrEnum):
     """What was tried."""
 
@@ -111,7 +115,9 @@ class Violation:
 
     @property
     def rule_and_place(self) -> str:
-        return f"{self.rule} at {self.place}" if self.place else self.rule
+        if not self.place:
+            return self.rule
+        return f"{self.rule} at {self.place}" if ":" in self.place else f"{self.rule} ({self.place})"
 
     def __str__(self) -> str:
         times = f" ({self.count} times)" if self.count > 1 else ""

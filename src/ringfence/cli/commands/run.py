@@ -12,9 +12,12 @@ import typer
 from ringfence.approvals.terminal import TerminalConfirmationService
 from ringfence.cli.exits import Finished
 from ringfence.cli.say import note
+from ringfence.cli.shadows import work_on
 from ringfence.errors import InvalidConfig
+from ringfence.manager.assemble import Judged
 from ringfence.manager.blocking import run as run_blocking
 from ringfence.manager.configuring import home_directory, load_config
+from ringfence.manager.workspaces import Shadow
 from ringfence.values.annotate import violation_lines
 from ringfence.values.limits import Limits
 from ringfence.values.outcome import Exited, LimitHit, Refused, Result
@@ -80,6 +83,20 @@ def run(
     observe: Annotated[
         str, typer.Option(metavar="LEVEL", help="What is looked at while it runs: off, changes, or full (every open).")
     ] = "changes",
+    shadow: Annotated[
+        bool,
+        typer.Option("--shadow", help="Work on a shadow of the workspace; shows the changes and how to commit them."),
+    ] = False,
+    shadow_size: Annotated[
+        str | None,
+        typer.Option(metavar="SIZE", help="How much may be changed in the shadow: kept in memory while it runs."),
+    ] = None,
+    inside: Annotated[
+        str | None, typer.Option("--in", metavar="SHADOW", help="Work on this shadow: its id or name.")
+    ] = None,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Hold the blacklist at each open, also against links and later files.")
+    ] = False,
     explain: Annotated[
         bool, typer.Option("--explain", help="Say on stderr what the wall was and what was used.")
     ] = False,
@@ -100,27 +117,33 @@ def run(
     if language is not None and len(command) != 1:
         raise InvalidConfig("with --language there is one argument, the code", hint="quote it")
     limits = _limits(config, timeout, memory, processes, output)
-    result = run_blocking(
-        command[0] if len(command) == 1 else command,
-        workspace=workspace,
-        read=read or (),
-        write=write or (),
-        deny=deny or (),
-        env=_variables(env or []),
-        stdin=sys.stdin.buffer.read() if stdin else None,
-        limits=limits,
-        config=config,
-        policy=policy,
-        role=role,
-        tool=tool or ("shell_exec" if language is None else "code_run"),
-        language=language,
-        python=python,
-        explain=observe,
-        # Whoever sits at the terminal is asked where the policy says so; piped input is the command's, not an answer.
-        confirmation=TerminalConfirmationService() if sys.stdin.isatty() and not stdin else None,
-        overflow=Overflow.STOP,
-        on_output=None if as_json else _pass_through,
-    )
+    tool = tool or ("shell_exec" if language is None else "code_run")
+    judged = Judged(policy=policy, role=role, tool=tool)
+    with work_on(workspace, judged, shadow=shadow, inside=inside) as (place, chosen):
+        result = run_blocking(
+            command[0] if len(command) == 1 else command,
+            workspace=place,
+            shadow=chosen,
+            shadow_bytes=_shadow_bytes(shadow_size, chosen),
+            read=read or (),
+            write=write or (),
+            deny=deny or (),
+            env=_variables(env or []),
+            stdin=sys.stdin.buffer.read() if stdin else None,
+            limits=limits,
+            config=config,
+            policy=policy,
+            role=role,
+            tool=tool,
+            language=language,
+            python=python,
+            explain=observe,
+            strict=strict,
+            # Whoever sits at the terminal is asked where the policy says so; piped input is no answer.
+            confirmation=TerminalConfirmationService() if sys.stdin.isatty() and not stdin else None,
+            overflow=Overflow.STOP,
+            on_output=None if as_json else _pass_through,
+        )
     if as_json:
         print(json.dumps(_as_json(result)))
     else:
@@ -129,6 +152,12 @@ def run(
     if explain:
         _explain(result)
     raise Finished(result.exit_code)
+
+
+def _shadow_bytes(size: str | None, shadow: Shadow | None) -> int:
+    if size is not None and shadow is None:
+        raise InvalidConfig("--shadow-size without a shadow", hint="add --shadow, or --in SHADOW")
+    return 0 if size is None else parse_size(size)
 
 
 def _limits(

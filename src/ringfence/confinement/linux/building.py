@@ -6,7 +6,7 @@ before children, then covers, and last the seal that makes the root itself read-
 
 import os
 
-from ringfence.confinement.base import How, StandIn, View
+from ringfence.confinement.base import How, Layered, StandIn, View
 
 AREA = "/sys"
 """Where the launcher builds the new root, in a mount namespace of its own; the helper knows the same name."""
@@ -40,6 +40,22 @@ class Plan:
         self._steps += [verb, str(self._count), name]
         self._count += 1
 
+    def put_shadow(self, layered: Layered, memory: int) -> None:
+        """Put a shadow where its root lies on the host."""
+        ids = self._owners.get(layered.root)
+        sources = (f"{layered.store}/upper",) if layered.is_copy else (layered.root, layered.store)
+        for source in sources:
+            if self._stand_in is None or ids is None:
+                self._taken += ["take", source]
+            else:
+                mapped = map(str, (*ids, self._stand_in.uid, self._stand_in.gid))
+                self._taken += ["map" if layered.is_copy else "layers", *mapped, "mapped", source]
+        numbers = [str(self._count + each) for each in range(len(sources))]
+        self._count += len(sources)
+        self._steps += ["share" if layered.is_copy else "overlay", *numbers, layered.root]
+        if not layered.is_copy:
+            self._steps += [str(layered.memory_bytes), str(memory)]
+
     def step(self, *words: str) -> None:
         self._steps += words
 
@@ -47,8 +63,12 @@ class Plan:
         return ("private", *self._taken, "area", *self._steps)
 
 
-def build(view: View, stand_in: StandIn | None) -> Plan:
-    """The plan for a view, up to and without the seal."""
+def build(view: View, stand_in: StandIn | None, memory: int = -1) -> Plan:
+    """The plan for a view, up to and without the seal.
+
+    Args:
+        memory: the descriptor that becomes a shadow's memory.
+    """
     plan = Plan(stand_in)
     uid, gid = (os.getuid(), os.getgid()) if stand_in is None else (stand_in.uid, stand_in.gid)
     for path in view.system:
@@ -73,8 +93,12 @@ def build(view: View, stand_in: StandIn | None) -> Plan:
         plan.step("text", f"/etc/{name}", text)
     granted = [("show", path) for path in view.readable] + [("share", path) for path in view.writable]
     behind = dict(view.linked)
+    shadows = {layered.root: layered for layered in view.layered}
     for verb, path in sorted(granted, key=lambda entry: (entry[1].count("/"), entry[1])):
-        plan.put(verb, behind.get(path, path), path)
+        if verb == "share" and path in shadows:
+            plan.put_shadow(shadows[path], memory)
+        else:
+            plan.put(verb, behind.get(path, path), path)
     for cover in sorted(view.covers, key=lambda cover: cover.how is not How.PIN):
         plan.step(cover.how.value, cover.root, cover.below)
     for path in view.hidden:

@@ -19,15 +19,12 @@ from functools import cache, lru_cache
 from ringfence.confinement.base import Descriptors, Launch, Probe, StandIn, View
 from ringfence.confinement.linux import seccomp
 from ringfence.confinement.linux.building import AREA, Plan, build
-from ringfence.confinement.linux.inside import kernel_notes, landlock_words
-from ringfence.values.guarantee import Guarantee
+from ringfence.confinement.linux.inside import kernel_notes, landlock_words, offered
 
 _MIN_VERSION = (0, 11)
 _SYSTEM_PATH = "/usr/local/bin:/usr/bin:/bin"
 _OWN = "/run/ringfence"
 """Where a bundled bwrap and its library lie while root's stand-in starts it."""
-
-GUARANTEES = frozenset(Guarantee) - {Guarantee.OWN_KERNEL, Guarantee.MEMORY_BOUNDED, Guarantee.PROCESSES_BOUNDED}
 
 
 class Bubblewrap:
@@ -45,7 +42,7 @@ class Bubblewrap:
         executable = find_bwrap(self._wanted)
         if executable is None:
             raise AssertionError("wrap() before a usable probe()")
-        plan = build(view, stand_in)
+        plan = build(view, stand_in, descriptors.memory)
         program = executable if stand_in is None else _stage(executable, plan)
         plan.step("seal")
         if stand_in is not None:
@@ -133,7 +130,7 @@ def _probe(wanted: str | None) -> Probe:
             hint="allow unprivileged user namespaces: sysctl kernel.unprivileged_userns_clone=1, or on Ubuntu "
             "kernel.apparmor_restrict_unprivileged_userns=0; in a container, use a seccomp profile that allows them",
         )
-    return Probe(GUARANTEES, notes=kernel_notes())
+    return Probe(offered(), notes=kernel_notes())
 
 
 def try_bwrap(executable: str) -> str:

@@ -34,7 +34,11 @@ from ringfence.confinement.linux.probe import can_unshare
 from ringfence.errors import InitializationFailed
 from ringfence.values.guarantee import Guarantee
 
-GUARANTEES: Final = frozenset(Guarantee) - {Guarantee.MEMORY_BOUNDED, Guarantee.PROCESSES_BOUNDED}
+GUARANTEES: Final = frozenset(Guarantee) - {
+    Guarantee.MEMORY_BOUNDED,
+    Guarantee.PROCESSES_BOUNDED,
+    Guarantee.DENIED_AT_OPEN,  # nobody outside sees single calls
+}
 
 VARIABLE: Final = "RINGFENCE_RUNSC_PATH"
 """The absolute path of a runsc that the system did not install."""
@@ -70,6 +74,10 @@ class GVisor:
         if descriptors.interpreter:
             raise InitializationFailed(
                 "gVisor needs our helper in C", hint="unset RINGFENCE_HELPER, or use another wall"
+            )
+        if view.layered:
+            raise InitializationFailed(
+                "a shadow cannot be laid over a workspace behind gVisor yet", hint="use another wall, or no shadow"
             )
         uid, gid = (os.getuid(), os.getgid()) if stand_in is None else (stand_in.uid, stand_in.gid)
         plan = build(view, stand_in)

@@ -41,7 +41,7 @@ class LandlockOnly:
         return _probe()
 
     def wrap(self, view: View, descriptors: Descriptors, stand_in: StandIn | None) -> Launch:
-        if stand_in is not None or view.covers or view.hidden:
+        if stand_in is not None or view.covers or view.hidden or view.layered:
             raise InitializationFailed(
                 "the landlock wall cannot be used by root, nor for a workspace in which something has to be covered",
                 hint="run as an ordinary user in a directory without git, .env and the like, or install bubblewrap",

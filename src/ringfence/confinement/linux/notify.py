@@ -9,6 +9,7 @@ What this does not protect against: anything. It is how a refusal gets its reaso
 
 import os
 import platform
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import IntEnum
@@ -91,10 +92,15 @@ _OTHERS: Final = (
     Watched("sendto", Shape.SENDTO, "connect"),
 )
 
+_UNSURE: Final = re.compile(r"\[.*\]|[?\[\\]")
+"""What C and Python may read differently in a glob, such as how long a character is: any name may be meant."""
+
 _DEVICES: Final = ("null", "zero", "full", "random", "urandom", "tty", "ptmx", "pts", "shm", "fd")
 
 
-def watched(explain: Explain) -> tuple[Watched, ...]:
+def watched(explain: Explain, *, strict: bool = False) -> tuple[Watched, ...]:
+    if strict:  # the guardian makes these calls itself
+        return (*_ALL_OPENS, *_OTHERS)
     match explain:
         case Explain.OFF:
             return ()
@@ -105,12 +111,13 @@ def watched(explain: Explain) -> tuple[Watched, ...]:
 
 
 @cache
-def assemble(explain: Explain) -> bytes:
+def assemble(explain: Explain, *, strict: bool = False) -> bytes:
     """The filter that stops these calls; empty on a machine whose numbers are not known."""
     machine = MACHINES.get(platform.machine())
-    if machine is None or explain is Explain.OFF:
+    rows = watched(explain, strict=strict)
+    if machine is None or not rows:
         return b""
-    return translate((Row((row.call,), USER_NOTIF, row.when) for row in watched(explain)), machine)
+    return translate((Row((row.call,), USER_NOTIF, row.when) for row in rows), machine)
 
 
 def rules(grant: Grant, view: View) -> tuple[str, ...]:
@@ -122,7 +129,7 @@ def _words(grant: Grant, view: View) -> Iterator[str]:
     numbers = MACHINES[platform.machine()].numbers
     if grant.explain is Explain.FULL:
         yield "full"
-    for row in watched(grant.explain):
+    for row in watched(grant.explain, strict=grant.strict):
         if row.call in numbers:
             yield from ("call", str(numbers[row.call]), str(int(row.shape)), row.operation)
     private = ("/tmp", "/var/tmp", *([view.home] if view.home not in view.readable else []))
@@ -152,4 +159,4 @@ def _denied_words(grant: Grant) -> Iterator[str]:
             fixed = row[: min(row.index(char) for char in "*?[" if char in row)]
             yield from ("cover", os.path.dirname(fixed) or "/")
         else:
-            yield from ("name", last)
+            yield from ("name", _UNSURE.sub("*", last))

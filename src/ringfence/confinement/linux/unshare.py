@@ -12,8 +12,8 @@ from functools import cache
 from ringfence.confinement.base import Descriptors, Launch, Probe, StandIn, View
 from ringfence.confinement.linux import seccomp
 from ringfence.confinement.linux.building import build
-from ringfence.confinement.linux.bwrap import GUARANTEES, profile_for
-from ringfence.confinement.linux.inside import kernel_notes, landlock_words
+from ringfence.confinement.linux.bwrap import profile_for
+from ringfence.confinement.linux.inside import kernel_notes, landlock_words, offered
 from ringfence.confinement.linux.probe import can_unshare
 
 
@@ -24,7 +24,7 @@ class Unshare:
         return _probe()
 
     def wrap(self, view: View, descriptors: Descriptors, stand_in: StandIn | None) -> Launch:
-        plan = build(view, stand_in)
+        plan = build(view, stand_in, descriptors.memory)
         plan.step("seal")
         uid, gid = (os.getuid(), os.getgid()) if stand_in is None else (stand_in.uid, stand_in.gid)
         plan.step("enter", *map(str, (uid, gid, view.uid, view.gid)))
@@ -43,4 +43,4 @@ def _probe() -> Probe:
     problem = can_unshare()
     if problem:
         return Probe(missing=f"no user namespaces ({problem})", hint="allow unprivileged user namespaces")
-    return Probe(GUARANTEES, notes=kernel_notes())
+    return Probe(offered(), notes=kernel_notes())

@@ -1,17 +1,19 @@
 """Builds the view of a box from its grant: which directories, which tools, which covers."""
 
+import fcntl
 import os
 import stat
 import sys
 from collections.abc import Iterator
 
 import ringfence.errors
-from ringfence.confinement.base import Prepared, View
+from ringfence.confinement.base import Layered, Prepared, Shared, View
 from ringfence.confinement.linux.host import GIT_ENVIRONMENT, etc_view, synthetic_etc, system_view
 from ringfence.confinement.linux.masks import find_masks
 from ringfence.confinement.linux.tools import find_tools
+from ringfence.errors import PermissionDenied
 from ringfence.policy.globs import PathRules, compiled
-from ringfence.values.grant import Grant
+from ringfence.values.grant import Grant, Shadowing
 
 _NEVER_OUTSIDE = frozenset({"proc", "sys", "dev", "run", "tmp", "etc", "boot", "lost+found"})
 """Top-level directories that are not shown even where reading outside is allowed: they have a private counterpart, or
@@ -50,7 +52,12 @@ def build_view(grant: Grant, *, home: str, host_path: str, uid: int, gid: int) -
     shown = [path for path in (*readable, *tools.roots) if path not in writable and rules.matches(path) is None]
     # Tools are not searched for names: their trees are large, and programs are all that they hold.
     searched = [*map(os.fspath, grant.readable), *([os.path.realpath(home)] if grant.read_outside else [])]
-    masks = find_masks(writable, rules=rules, protected=grant.protected, frozen=OWN)
+    # What is hidden in a shadow was taken out of it when it was made, and what is protected is held back at commit.
+    layered = _layered(grant)
+    live = tuple(path for path in writable if path not in {each.root for each in layered})
+    masks = find_masks(live, rules=rules, protected=grant.protected, frozen=OWN)
+    if grant.shadow is not None:
+        masks.shared.append(_in_use(grant.shadow))
     ignored = tuple(name for name in sorted(rules.names) if name.isprintable() and not set(name) & set("*?[\\!# "))
     inside = _home_inside(home, (*system, *(link for link, _ in links)))
     view = View(
@@ -64,6 +71,7 @@ def build_view(grant: Grant, *, home: str, host_path: str, uid: int, gid: int) -
         readable=tuple(dict.fromkeys(shown)),
         linked=tuple((path, real) for path in tools.roots if (real := os.path.realpath(path)) != path),
         writable=writable,
+        layered=layered,
         covers=tuple(masks.covers),
         hidden=hidden_in(shown, searched, rules, writable),
         tmp_bytes=grant.limits.tmp_bytes,
@@ -71,6 +79,31 @@ def build_view(grant: Grant, *, home: str, host_path: str, uid: int, gid: int) -
     )
     env = (("PATH", tools.path), *GIT_ENVIRONMENT.items())
     return Prepared(view, env, tuple(masks.shared), tuple(notes))
+
+
+def _layered(grant: Grant) -> tuple[Layered, ...]:
+    if grant.shadow is None:
+        return ()
+    shadow = grant.shadow
+    return (Layered(os.fspath(grant.workspace), os.fspath(shadow.directory), shadow.is_copy, shadow.memory_bytes),)
+
+
+def _in_use(shadow: Shadowing) -> Shared:
+    """Its lock, for as long as the box lives; two boxes must not change one shadow.
+
+    Raises:
+        PermissionDenied: somebody else uses it.
+    """
+    lock = shadow.directory / "lock"
+    descriptor = os.open(lock, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        raise PermissionDenied(
+            f"the shadow {shadow.directory.name} is in use", hint="end what uses it, or fork it"
+        ) from None
+    return Shared(descriptor, os.fspath(shadow.directory), [])
 
 
 def _home_inside(home: str, system: tuple[str, ...]) -> str:

@@ -82,7 +82,7 @@ class HelperBox:
         self._spawner = Spawner(self._control, setting, around.owner)
         self._results = Results(grant.limits, holder, wall, audit)
         self._turn = asyncio.Lock()
-        self._roots = tuple(map(os.fspath, grant.writable_roots))
+        self._roots = tuple(map(os.fspath, grant.grown_roots))
         self._shell: WaitingShell | None = None
         self._contexts: dict[tuple[str, str], Context] = {}
         self._processes: dict[int, BoxProcess] = {}
@@ -96,6 +96,14 @@ class HelperBox:
     @property
     def alive(self) -> bool:
         return not self._control.lost and not self._closed
+
+    @property
+    def window(self) -> int:
+        return self._control.window
+
+    @property
+    def memory(self) -> int:
+        return self._control.memory
 
     def probe(self) -> bool:
         """Whether it stands, asked of the kernel now."""
@@ -121,6 +129,11 @@ class HelperBox:
                 self._results.supervision = self._around.supervise(listener)
             finally:
                 os.close(listener)
+
+    def settle(self, setting: Setting) -> None:
+        """Use this setting from now on: an engine may have to look into a box before it knows what is in it."""
+        self._setting = setting
+        self._spawner = Spawner(self._control, setting, self._around.owner)
 
     async def warm(self) -> None:
         """Start a shell and an interpreter ahead of time; returns when they wait.

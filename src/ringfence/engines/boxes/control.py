@@ -39,6 +39,7 @@ class Control:
         self._tell: Callable[[], None] | None = None
         self.ready: asyncio.Future[None] = self._loop.create_future()
         self._listener = -1
+        self._windows: dict[int, int] = {}
         self.first_pid = 0
         """PID 1 of the box, as our own pid namespace names it."""
         self.lost = False
@@ -137,6 +138,16 @@ class Control:
         self._on_message()
         return not self.lost
 
+    @property
+    def window(self) -> int:
+        """The workspace as the box sees it, where that is a shadow; else -1."""
+        return self._windows.get(0, -1)
+
+    @property
+    def memory(self) -> int:
+        """What holds a shadow's changes, where they are kept in memory; else -1."""
+        return self._windows.get(1, -1)
+
     def take_listener(self) -> int:
         """The listener that READY brought, now the caller's to close; -1 if there is none, or somebody has it."""
         listener, self._listener = self._listener, -1
@@ -146,6 +157,9 @@ class Control:
         """Listen no more; the socket itself is closed by whoever made it."""
         if self._listener >= 0:
             os.close(self.take_listener())
+        for descriptor in self._windows.values():
+            os.close(descriptor)
+        self._windows.clear()
         if not self.lost:
             self._loop.remove_reader(self._socket.fileno())
             self._drop_waiting()
@@ -179,6 +193,12 @@ class Control:
         reply = received.reply
         job = self._jobs.get(reply.id)
         match reply.kind:
+            case Kind.WINDOW if reply.id in self._windows and not self.ready.done():
+                os.close(received.descriptor)
+            case Kind.WINDOW if not self.ready.done():
+                self._windows[reply.id] = received.descriptor
+            case Kind.WINDOW:
+                os.close(received.descriptor)
             case Kind.READY:
                 self.first_pid = received.sender
                 if received.descriptor >= 0:

@@ -33,12 +33,12 @@ class Kind(IntEnum):
     FAILED = 17
     ENDED = 18
     TERMINAL = 19
+    WINDOW = 20
     ATTACH = 32
     ANSWER = 33
     FORGET = 34
     ENTRUST = 35
     ASKED = 48
-    TOUCHED = 49
 
 
 class Manner(IntFlag):
@@ -49,9 +49,9 @@ class Manner(IntFlag):
     LONG_LIVED = 2
 
 
-_DESCRIPTORS = {Kind.TERMINAL: (1,), Kind.READY: (0, 1)}
+_DESCRIPTORS = {Kind.TERMINAL: (1,), Kind.WINDOW: (1,), Kind.READY: (0, 1)}
 """READY brings the listener of the notification filter, if there is one."""
-_NUMBERS = {Kind.READY: 0, Kind.FAILED: 1, Kind.ENDED: 4, Kind.TERMINAL: 0}
+_NUMBERS = {Kind.READY: 0, Kind.FAILED: 1, Kind.ENDED: 4, Kind.TERMINAL: 0, Kind.WINDOW: 0}
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ class Received:
     sender: int
     """The process that sent it, by the kernel's word."""
     descriptor: int = -1
-    """The manager's end of a terminal, or the listener; whoever receives it closes it."""
+    """The manager's end of a terminal, the listener, or the shadow as seen inside; whoever receives it closes it."""
 
 
 def pack_header(kind: Kind, id: int = 0, last: int = 0) -> bytes:

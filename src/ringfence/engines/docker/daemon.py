@@ -96,13 +96,14 @@ class Daemon:
 
     async def about(self) -> About:
         """Whether it can be used, and what it can hold."""
-        said = await self._ask("say its version", self._docker.version())
-        if parse_version(str(said["ApiVersion"])) < OLDEST:
+        said = await self._describe("say its version", self._docker.version())
+        spoken = str(said.get("ApiVersion", ""))
+        if parse_version(spoken) < OLDEST:
             raise InitializationFailed(
-                f"the Docker daemon is too old: it speaks version {said['ApiVersion']} of its API",
+                f"the Docker daemon is too old: it speaks version {spoken!r} of its API",
                 hint="use Docker 20.10 or later",
             )
-        info = await self._ask("describe itself", self._docker.system.info())
+        info = await self._describe("describe itself", self._docker.system.info())
         if info.get("OSType", "linux") != "linux":
             raise InitializationFailed("the Docker daemon runs no Linux containers", hint="switch it to Linux ones")
         options = {str(option).partition(",")[0] for option in info.get("SecurityOptions") or ()}
@@ -116,7 +117,7 @@ class Daemon:
         return About.parse(said, info)
 
     async def image(self, name: str) -> Image:
-        said = await self._ask(
+        said = await self._describe(
             "describe the image",
             self._docker.images.inspect(name),
             missing=f"there is no image {name!r} in the Docker daemon",
@@ -125,7 +126,7 @@ class Daemon:
         config = said.get("Config") or {}
         variables = dict(word.partition("=")[::2] for word in config.get("Env") or ())
         return Image(
-            id=str(said["Id"]),
+            id=str(said.get("Id", name)),
             path=variables.get("PATH") or "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
             volumes=tuple(config.get("Volumes") or ()),
         )
@@ -191,6 +192,16 @@ class Daemon:
             return True
         return True
 
+    async def _describe(
+        self, what: str, answer: Awaitable[Any], *, missing: str = "", hint: str = ""
+    ) -> dict[str, Any]:
+        said = await self._ask(what, answer, missing=missing, hint=hint)
+        if not isinstance(said, dict):
+            raise InitializationFailed(
+                f"what answers at {self._url} is no Docker daemon", hint="does `docker info` answer?"
+            )
+        return said
+
     async def _ask(
         self,
         what: str,
@@ -239,12 +250,9 @@ class Daemon:
 
 
 def parse_version(text: str) -> tuple[int, ...]:
-    """`1.41` as numbers that compare.
-
-    Raises:
-        ValueError: it is no version.
-    """
-    return tuple(int(part) for part in text.split("."))
+    """`1.41` as numbers that compare; what is no version is older than any."""
+    parts = text.split(".")
+    return tuple(map(int, parts)) if all(part.isascii() and part.isdigit() for part in parts) else (0,)
 
 
 def _hint_for(why: str) -> str:

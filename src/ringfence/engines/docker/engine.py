@@ -2,7 +2,7 @@
 
     stage       what the host has to have ready, and its guardian           (stage)
     container   as hard as the daemon can make it                           (container, mounts)
-    connection  our helper is its first process, and connects to us         (native/ringfence-box.c)
+    connection  our helper is its first process, and connects to us         (connecting, native/ringfence-box.c)
     proof       the kernel says that it is confined as ordered              (verify)
     box         the same as any other: sessions, interpreters, terminals    (engines/boxes)
 
@@ -16,12 +16,11 @@ which containers share with the host.
 import asyncio
 import errno
 import os
-import socket
-import struct
 import tempfile
-from collections.abc import Awaitable, Mapping
-from contextlib import AsyncExitStack, suppress
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -32,6 +31,7 @@ from ringfence.engines.boxes.identity import stand_in
 from ringfence.engines.boxes.standby import Setting
 from ringfence.engines.boxes.waiting import wait_through_cancel
 from ringfence.engines.docker import stage, verify
+from ringfence.engines.docker.connecting import accept, peer
 from ringfence.engines.docker.container import HOME, Plan, container_config
 from ringfence.engines.docker.daemon import About, Daemon, Image
 from ringfence.engines.docker.janitor import BOX_LABEL, MANAGER_LABEL, is_orphan, own_name
@@ -48,12 +48,24 @@ from ringfence.values.limits import Limits
 from ringfence.values.outcome import SandboxAudit
 from ringfence.values.request import Overflow, Request, Stream
 
-_CONNECT_SECONDS = 20.0
 _READY_SECONDS = 20.0
 _ASK_SECONDS = 30.0
 _LISTING_MAX = 16 * 1024 * 1024
-_PEER = struct.Struct("=iII")
-_ALWAYS = frozenset(Guarantee) - {Guarantee.OWN_KERNEL, Guarantee.MEMORY_BOUNDED, Guarantee.PROCESSES_BOUNDED}
+_ALWAYS = frozenset(
+    {
+        Guarantee.HOST_FILES_HIDDEN,
+        Guarantee.HOST_NAMES_HIDDEN,
+        Guarantee.WRITES_CONFINED,
+        Guarantee.PROTECTED_PATHS,
+        Guarantee.NETWORK_OFF,
+        Guarantee.OWN_LOOPBACK,
+        Guarantee.HOST_PROCESSES_HIDDEN,
+        Guarantee.KERNEL_SURFACE_REDUCED,
+        Guarantee.NEVER_ROOT,
+        Guarantee.TREE_DIES,
+    }
+)
+"""Named one by one: what is promised elsewhere tomorrow is not held here by itself."""
 _UNEXPLAINED = "refusals by the kernel are not explained: nobody looks at single calls in a container"
 
 _T = TypeVar("_T")
@@ -95,14 +107,14 @@ class DockerEngine:
                 f"Docker does not give what is required: {', '.join(sorted(lacking))}",
                 hint="use the native engine, or a daemon on a kernel with memory and pids control groups",
             )
+        _check_grant(grant)
         image = await daemon.image(self._settings.image)
-        programs = await self._programs(daemon, about, image)
-        if grant.python is not None and not programs.reaches(grant.python):
-            raise InitializationFailed(
-                f"the image {self._settings.image!r} has no {grant.python}",
-                hint=f"leave `python` out for {programs.python or 'none: the image has no Python'}",
-            )
-        return await self._open(daemon, about, image, grant, programs)
+        programs = _known.get((self._settings.url, image.id))
+        if programs is None:
+            return await self._open_first(daemon, about, image, grant)
+        self._check_python(grant, programs)
+        box, _ = await self._open(daemon, about, image, grant, programs)
+        return box
 
     async def _meet(self, daemon: Daemon) -> About:
         """What kind of daemon it is; the first time, what dead managers left there is removed."""
@@ -114,40 +126,69 @@ class DockerEngine:
                         await daemon.remove(container)
         return self._about
 
-    async def _programs(self, daemon: Daemon, about: About, image: Image) -> ImagePrograms:
-        """What is in the image; the first time, a container is asked."""
-        key = (self._settings.url, image.id)
-        async with self._first:
-            if key not in _known:
-                _known[key] = await self._ask(daemon, about, image)
-        return _known[key]
+    async def _open_first(self, daemon: Daemon, about: About, image: Image, grant: Grant) -> HelperBox:
+        """A box of an image that nobody knows yet: it is asked what is in it, before it is handed out."""
+        box, setting = await self._open(daemon, about, image, grant, ImagePrograms(()))
+        try:
+            programs = await self._ask(box)
+            if programs is None:  # the grant's limits are too tight for the question
+                programs = await self._ask_apart(daemon, about, image)
+            _known[self._settings.url, image.id] = programs
+            self._check_python(grant, programs)
+            box.settle(setting(programs))
+        except BaseException:
+            await box.close()
+            raise
+        return box
 
-    async def _ask(self, daemon: Daemon, about: About, image: Image) -> ImagePrograms:
-        said: list[bytes] = []
-
-        def listen(stream: Stream, piece: bytes) -> None:
-            if stream is Stream.STDOUT and sum(map(len, said)) < _LISTING_MAX:
-                said.append(piece)
-
+    async def _ask_apart(self, daemon: Daemon, about: About, image: Image) -> ImagePrograms:
         with tempfile.TemporaryDirectory(prefix="ringfence-docker-ask-") as empty:
             grant = Grant(workspace=Path(os.path.realpath(empty)), limits=Limits(wall_seconds=_ASK_SECONDS))
-            box = await self._open(daemon, about, image, grant, ImagePrograms(()))
+            box, _ = await self._open(daemon, about, image, grant, ImagePrograms(()))
             try:
-                await box.run(Request(argv=ASK, overflow=Overflow.KEEP_ENDS, on_output=listen))
-            except SpawnFailed as fault:
-                raise InitializationFailed(
-                    f"the image {self._settings.image!r} has no shell at /bin/sh ({fault.message})",
-                    hint="run `ringfence image build`, or name an image with one in RINGFENCE_DOCKER_IMAGE",
-                ) from fault
-            except Internal as fault:
-                raise InitializationFailed(f"the image cannot be looked into: {fault.message}") from fault
+                programs = await self._ask(box)
             finally:
                 await box.close()
-        return ImagePrograms.parse(b"".join(said))
+        if programs is None:
+            raise InitializationFailed(
+                f"the image {self._settings.image!r} does not list its programs", hint="does its /bin/sh work?"
+            )
+        return programs
+
+    async def _ask(self, box: HelperBox) -> ImagePrograms | None:
+        """What PATH reaches in there; None if the question was not answered to its end.
+
+        Raises:
+            InitializationFailed: there is no shell to ask, or the container has gone.
+        """
+        said = bytearray()
+
+        def listen(stream: Stream, piece: bytes) -> None:
+            if stream is Stream.STDOUT and len(said) < _LISTING_MAX:
+                said.extend(piece)
+
+        try:
+            done = await box.run(Request(argv=ASK, overflow=Overflow.KEEP_ENDS, on_output=listen))
+        except SpawnFailed as fault:
+            raise InitializationFailed(
+                f"the image {self._settings.image!r} has no shell at /bin/sh ({fault.message})",
+                hint="run `ringfence image build`, or name an image with one in RINGFENCE_DOCKER_IMAGE",
+            ) from fault
+        except Internal as fault:
+            raise InitializationFailed(f"the image cannot be looked into: {fault.message}", hint="try again") from fault
+        return ImagePrograms.parse(bytes(said)) if done.ok else None
+
+    def _check_python(self, grant: Grant, programs: ImagePrograms) -> None:
+        if grant.python is not None and not programs.reaches(grant.python):
+            raise InitializationFailed(
+                f"the image {self._settings.image!r} has no {grant.python}",
+                hint=f"leave `python` out for {programs.python or 'none: the image has no Python'}",
+            )
 
     async def _open(
         self, daemon: Daemon, about: About, image: Image, grant: Grant, programs: ImagePrograms
-    ) -> HelperBox:
+    ) -> tuple[HelperBox, Callable[[ImagePrograms], Setting]]:
+        """A box, and how its setting follows from the programs of its image."""
         stage.check_helper()
         for path in (*grant.writable_roots, *grant.readable):
             check_place(os.fspath(path))
@@ -166,7 +207,8 @@ class DockerEngine:
             notes.append("this kernel does not count swap: a box may use more than its memory limit of it")
         wall = Wall(self.name, guarantees_of(about), (f"Docker, {holder.name}",), tuple(notes))
         audit = SandboxAudit(self.name, ("docker", "run", "--network=none", "--read-only", "--cap-drop=ALL", image.id))
-        box = HelperBox(made.around, grant, holder, wall, audit, _setting(grant, prepared, image, programs))
+        setting = partial(_setting, grant, prepared, image)
+        box = HelperBox(made.around, grant, holder, wall, audit, setting(programs))
         try:
             async with asyncio.timeout(_READY_SECONDS):
                 await box.wait_ready()
@@ -179,7 +221,7 @@ class DockerEngine:
         except BaseException:
             await box.close()
             raise
-        return box
+        return box, setting
 
     async def _make(
         self, daemon: Daemon, image: Image, grant: Grant, prepared: Prepared, identity: StandIn | None
@@ -226,12 +268,12 @@ class DockerEngine:
         undo.push_async_callback(daemon.remove, name)
         container = await _to_the_end(daemon.create(config, name))
         await daemon.start(container)
-        control = await _accept(daemon, container, staged.listener)
+        control = await accept(daemon, container, staged.listener)
         undo.callback(control.close)
-        first_pid = _peer(control, view.uid, container)
+        first_pid = peer(control, view.uid, container)
         first_process = os.pidfd_open(first_pid)
         undo.callback(os.close, first_process)
-        self._prove(first_pid, wanted, tuple(config["HostConfig"]["Tmpfs"]), view.uid, view.gid)
+        verify.prove(first_pid, wanted, tuple(config["HostConfig"]["Tmpfs"]), view.uid, view.gid)
         staged.close_door()
         staged.entrust(first_process)
         around = DockerSurroundings(
@@ -249,20 +291,22 @@ class DockerEngine:
         )
         return _Made(around, first_pid)
 
-    def _prove(
-        self, pid: int, wanted: Mapping[str, tuple[str, str, bool]], memory: tuple[str, ...], uid: int, gid: int
-    ) -> None:
-        try:
-            status = Path(f"/proc/{pid}/status").read_text()
-            table = Path(f"/proc/{pid}/mountinfo").read_text(errors="surrogateescape")
-        except OSError as fault:
-            raise InitializationFailed(
-                f"the container's first process cannot be looked at ({fault.strerror})",
-                hint="the daemon has to run on this machine, in a pid namespace that we can see",
-            ) from fault
-        verify.check_process(status, uid, gid)
-        verify.check_mounts(verify.parse_mountinfo(table), wanted, memory)
-        verify.check_namespaces(pid)
+
+def _check_grant(grant: Grant) -> None:
+    """Refuse what is asked of a box and would not be held in a container.
+
+    Raises:
+        InitializationFailed: says what.
+    """
+    if grant.strict:
+        raise InitializationFailed(
+            "the grant is strict, and nobody looks at single calls in a container", hint="use the native engine"
+        )
+    if grant.shadow is not None:
+        raise InitializationFailed(
+            "a shadow cannot stand in for the workspace in a container: changes would go into the workspace itself",
+            hint="use the native engine, or give the container a copy of the workspace",
+        )
 
 
 def guarantees_of(about: About) -> frozenset[Guarantee]:
@@ -283,52 +327,6 @@ async def _to_the_end(work: Awaitable[_T]) -> _T:
         task.exception()  # looked at: whoever cancelled does not want to know
         raise asyncio.CancelledError
     return task.result()
-
-
-async def _accept(daemon: Daemon, container: str, listener: socket.socket) -> socket.socket:
-    """The first connection, or why there will be none.
-
-    Raises:
-        InitializationFailed: the container has ended, or nobody connects.
-    """
-    loop = asyncio.get_running_loop()
-    connecting = asyncio.ensure_future(loop.sock_accept(listener))
-    ending = asyncio.ensure_future(daemon.wait_ended(container))
-    try:
-        await asyncio.wait((connecting, ending), timeout=_CONNECT_SECONDS, return_when=asyncio.FIRST_COMPLETED)
-        if connecting.done():
-            control, _ = connecting.result()
-            control.setblocking(False)
-            control.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
-            return control
-        why = ending.result() if ending.done() else f"nobody connected within {_CONNECT_SECONDS:g} s"
-        raise InitializationFailed(
-            f"our helper did not come up in the container: {why}",
-            hint="the daemon has to run on this machine, with an image for its kind of processor",
-        )
-    finally:
-        for task in (connecting, ending):
-            task.cancel()
-        await asyncio.wait((connecting, ending))
-
-
-def _peer(control: socket.socket, uid: int, container: str) -> int:
-    """The process at the other end, by the kernel's word.
-
-    Raises:
-        InitializationFailed: it is not of our container.
-    """
-    pid: int
-    pid, peer_uid, _ = _PEER.unpack(control.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size))
-    groups = ""
-    with suppress(OSError):
-        groups = Path(f"/proc/{pid}/cgroup").read_text()
-    if pid <= 0 or peer_uid != uid or not verify.belongs_to(groups, container):
-        raise InitializationFailed(
-            "somebody else than the container's first process connected to its control socket",
-            hint="the daemon has to run on this machine, in a pid namespace that we can see",
-        )
-    return pid
 
 
 def _setting(grant: Grant, prepared: Prepared, image: Image, programs: ImagePrograms) -> Setting:

@@ -61,6 +61,29 @@ def locate(path: str, table: Iterable[Mounted]) -> tuple[str, str]:
     return best.device, (best.root.rstrip("/") + below) or "/"
 
 
+def prove(pid: int, wanted: Mapping[str, tuple[str, str, bool]], memory: tuple[str, ...], uid: int, gid: int) -> None:
+    """Look at everything.
+
+    Args:
+        wanted: by target, as `expected` gives it.
+        memory: where file systems in memory were asked for.
+
+    Raises:
+        InitializationFailed: something is not as ordered, or cannot be looked at.
+    """
+    try:
+        status = Path(f"/proc/{pid}/status").read_text()
+        table = Path(f"/proc/{pid}/mountinfo").read_text(errors="surrogateescape")
+    except OSError as fault:
+        raise InitializationFailed(
+            f"the container's first process cannot be looked at ({fault.strerror})",
+            hint="the daemon has to run on this machine, in a pid namespace that we can see",
+        ) from fault
+    check_process(status, uid, gid)
+    check_mounts(parse_mountinfo(table), wanted, memory)
+    check_namespaces(pid)
+
+
 def expected(mounts: Iterable[Mount]) -> dict[str, tuple[str, str, bool]]:
     """(device, place, writable) by target, as our own mount table has it at this moment."""
     table = parse_mountinfo(Path("/proc/self/mountinfo").read_text(errors="surrogateescape"))
@@ -69,10 +92,6 @@ def expected(mounts: Iterable[Mount]) -> dict[str, tuple[str, str, bool]]:
 
 def check_mounts(table: Iterable[Mounted], wanted: Mapping[str, tuple[str, str, bool]], memory: Iterable[str]) -> None:
     """Compare what is mounted with what was meant.
-
-    Args:
-        wanted: by target, as `expected` gives it.
-        memory: where file systems in memory were asked for.
 
     Raises:
         InitializationFailed: they differ.

@@ -44,7 +44,14 @@ class NativeEngine:
 
     async def open(self, grant: Grant) -> HelperBox:
         helper()
+        if grant.strict:
+            grant = replace(grant, requires=grant.requires | {Guarantee.DENIED_AT_OPEN})
         confiner = choose(self._confiners, grant.requires - _BY_LIMITS, only=self._only)
+        if grant.strict and is_python():
+            raise InitializationFailed(
+                "the grant is strict, and only our helper in C can open files for a box",
+                hint="build it: install a C compiler and install again; or unset RINGFENCE_HELPER",
+            )
         if Guarantee.PROTECTED_PATHS not in confiner.probe().guarantees:
             grant = replace(grant, protected=())  # nobody requires it, and this wall could not cover a placeholder
         identity = stand_in(tuple(map(os.fspath, grant.writable_roots)))
@@ -88,6 +95,8 @@ class NativeEngine:
     def _box(self, started: Started, grant: Grant, confiner: Confiner, prepared: Prepared, holder: Holder) -> HelperBox:
         probe = confiner.probe()
         guarantees = probe.guarantees | _BY_LIMITS
+        if not grant.strict:
+            guarantees -= {Guarantee.DENIED_AT_OPEN}
         if grant.read_outside:
             guarantees -= {Guarantee.HOST_FILES_HIDDEN, Guarantee.HOST_NAMES_HIDDEN}
         notes = (*probe.notes, *prepared.notes)

@@ -17,6 +17,7 @@ from ringfence.values.violation import Operation, Severity, Violation, Violation
 
 _HARMLESS: Final = ("__pycache__",)  # Python tries to keep its bytecode beside every module, and does without
 _MISSING: Final = "missing"
+_SAME: Final = "same "
 _KERNEL: Final = ("/proc", "/dev")
 """Where writing is the kernel's to judge: a process's own settings, its terminals."""
 _LOOKED_FOR: Final = (
@@ -61,6 +62,8 @@ class Explainer:
     def __call__(self, operation: str, one: str, two: str) -> tuple[int, Violation | None]:
         if operation in ("connect", "bind"):
             return self._on_address(operation, one, is_missing=two == _MISSING)
+        if two.startswith(_SAME):
+            return self._on_alias(operation, one, two.removeprefix(_SAME))
         if operation in ("read", "exec"):
             return self._on_read(operation, one, is_missing=two == _MISSING)
         for target in filter(None, (one, two)):
@@ -72,6 +75,14 @@ class Explainer:
     def _is_its_own(self, path: str) -> bool:
         """Whether the box has that directory for itself: rules about the host's files mean nothing there."""
         return _is_below(path, self._private) and not _is_below(path, self._granted)
+
+    def _on_alias(self, operation: str, path: str, known: str) -> tuple[int, Violation | None]:
+        """Another name of a file that the blacklist matched when the box was made."""
+        row = self._rules.matches(known)
+        why = f"{operation} of {path}: it is {known} by another name, which is blacklisted"
+        return errno.EACCES, _of_path(
+            operation, path, why, _SENSITIVE, f"filesystem.blacklist {row or known}", _NOTHING
+        )
 
     def _on_read(self, operation: str, path: str, *, is_missing: bool) -> tuple[int, Violation | None]:
         row = self._rules.matches(path)

@@ -85,14 +85,16 @@ def start(
         chosen = helpers.choose(prepared.view, dict(prepared.env).get("PATH", ""))
         program = chosen.open()
         undo.callback(os.close, program)
-        options, seccomp, plan = (_memory_file(undo, name) for name in ("options", "seccomp", "plan"))
-        descriptors = Descriptors(options, seccomp, program, theirs.fileno(), chosen.interpreter)
+        options, seccomp, plan = (memory_file(undo, name) for name in ("options", "seccomp", "plan"))
+        memory = memory_file(undo, "shadow") if any(each.memory_bytes for each in prepared.view.layered) else -1
+        descriptors = Descriptors(options, seccomp, program, theirs.fileno(), memory, chosen.interpreter)
         launch = confiner.wrap(prepared.view, descriptors, stand_in)
         _fill(options, os.fsencode(launch.description) or _words(launch.options))
         _fill(seccomp, launch.seccomp)
         _fill(plan, _words(_plan(launch, prepared, holder, lifeline_end.fileno())))
         passed = [theirs.fileno(), program, options, seccomp, plan, lifeline_end.fileno()]
         passed += [shared.lock for shared in prepared.shared]
+        passed += [memory] if memory >= 0 else []
         try:
             launcher = subprocess.Popen(
                 [*chosen.argv(program), "launch", str(plan), str(os.getpid())],
@@ -109,7 +111,7 @@ def start(
         kept_filter = os.dup(seccomp) if launch.filter_by_helper else -1
         kept_notification = -1
         if notification and launch.explained:
-            notify = _memory_file(undo, "notify")
+            notify = memory_file(undo, "notify")
             _fill(notify, notification)
             kept_notification = os.dup(notify)
         return Started(
@@ -147,7 +149,7 @@ def _words(words: Iterable[str]) -> bytes:
     return os.fsencode("\0".join((*words, "")))
 
 
-def _memory_file(undo: ExitStack, name: str) -> int:
+def memory_file(undo: ExitStack, name: str) -> int:
     descriptor = os.memfd_create(f"ringfence-{name}", os.MFD_CLOEXEC)
     undo.callback(os.close, descriptor)
     return descriptor

@@ -6,19 +6,23 @@ write; the strings in it are the command's own. Its packets are bounded and chec
 
 import asyncio
 import errno
+import mmap
 import os
 import socket
 import struct
 from collections.abc import Callable, Iterable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 
 from ringfence.engines.boxes.protocol import VERSION, Kind
+from ringfence.engines.native.starting import memory_file
 from ringfence.values.outcome import Observed
 from ringfence.values.violation import Severity, Violation, ViolationType
 
 _HEAD = struct.Struct("=IIII")
 _PACKET_MAX = 16 * 1024
+_RING = struct.Struct("=QQQQ")
+_RING_BYTES = 256 * 1024
 _KEPT_MAX = 1000
 """Names of each kind, and violations, that are kept for one command."""
 
@@ -66,23 +70,25 @@ class Supervisor:
         self._judge = judge
         self._reads = reads
         self._seen = Seen()
+        self._ring: mmap.mmap | None = None
         self._loop = asyncio.get_running_loop()
         self._loop.add_reader(lifeline.fileno(), self._on_readable)
 
     def attach(self, listener: int, rules: Iterable[str]) -> None:
         """Have the guardian look; it takes the listener over."""
-        descriptor = os.memfd_create("ringfence-rules", os.MFD_CLOEXEC)
-        try:
+        with ExitStack() as undo:
+            descriptor, ring = (memory_file(undo, name) for name in ("rules", "ring"))
             with open(descriptor, "wb", closefd=False) as file:
                 file.write(os.fsencode("\0".join((*rules, ""))))
+            os.truncate(ring, _RING.size + _RING_BYTES)
+            self._ring = mmap.mmap(ring, _RING.size + _RING_BYTES)
             head = _HEAD.pack(VERSION, Kind.ATTACH, 0, 0)
-            socket.send_fds(self._lifeline, [head], [listener, descriptor])
-        finally:
-            os.close(descriptor)
+            socket.send_fds(self._lifeline, [head], [listener, descriptor, ring])
 
     def begin(self) -> None:
         """A command begins: what comes from now on is its own."""
         self.drain()
+        self._read_ring()
         self._seen = Seen()
         with suppress(OSError):
             self._lifeline.send(_HEAD.pack(VERSION, Kind.FORGET, 0, 0))
@@ -90,16 +96,36 @@ class Supervisor:
     def end(self) -> tuple[tuple[Violation, ...], Observed]:
         """What was seen of it. Whatever the guardian saw before the command's end has been said by then."""
         self.drain()
+        self._read_ring()
         seen, self._seen = self._seen, Seen()
         return tuple(seen.violations), seen.observed(reads=self._reads)
 
     def close(self) -> None:
         if self._lifeline.fileno() >= 0:
             self._loop.remove_reader(self._lifeline.fileno())
+        if self._ring is not None:
+            self._ring.close()
+            self._ring = None
 
     def drain(self) -> None:
         while self._hear():
             pass
+
+    def _read_ring(self) -> None:
+        """Note what the guardian has seen since the last time; its side is in native/supervise.c."""
+        if self._ring is None:
+            return
+        written, consumed, dropped, _ = _RING.unpack_from(self._ring)
+        if written != consumed and written - consumed <= _RING_BYTES:
+            at, size = consumed % _RING_BYTES, written - consumed
+            first = self._ring[_RING.size + at : _RING.size + min(at + size, _RING_BYTES)]
+            words = (first + self._ring[_RING.size : _RING.size + size - len(first)]).split(b"\0")
+            for operation, one, two in zip(*(map(os.fsdecode, words[part::3]) for part in range(3)), strict=False):
+                self._seen.note(operation, one, two)
+        if dropped:
+            self._seen.is_complete = False
+        struct.pack_into("=Q", self._ring, 8, written)
+        struct.pack_into("=Q", self._ring, 16, 0)
 
     def _on_readable(self) -> None:
         self._hear()
@@ -121,9 +147,7 @@ class Supervisor:
         if version != VERSION or len(words) != 4:
             return True
         operation, one, two, _ = words
-        if kind == Kind.TOUCHED:
-            self._seen.note(operation, one, two)
-        elif kind == Kind.ASKED:
+        if kind == Kind.ASKED:
             self._answer(question, operation, one, two)
         return True
 

@@ -42,7 +42,7 @@ class NativeSurroundings:
     def supervise(self, listener: int) -> Supervision:
         reads = self._grant.explain is Explain.FULL
         supervisor = Supervisor(self._started.lifeline, Explainer(self._grant, self._view), reads=reads)
-        supervisor.attach(listener, notification_rules(self._grant, self._view))
+        supervisor.attach(listener, notification_rules(self._grant, self._view, self.owner))
         return supervisor
 
     def kill(self, first_pid: int) -> None:

@@ -34,6 +34,8 @@ _LIMITED = 'ulimit -c 0; ulimit -t "$1"; ulimit -v "$2"; ulimit -f "$3"; ulimit 
 
 class BareBox:
     audit = SandboxAudit("none", ())
+    window = -1
+    memory = -1
     interprets: frozenset[str] = frozenset()
 
     def __init__(self, grant: Grant, environ: Mapping[str, str], *, limited: bool = False) -> None:

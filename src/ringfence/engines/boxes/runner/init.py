@@ -49,6 +49,7 @@ from .words import (
     SIGNAL,
     SPAWN,
     TERMINAL,
+    WINDOW,
     Deadly,
     Harmless,
     Words,
@@ -436,6 +437,13 @@ class _First:
         self._domain = create_ruleset(8, access)
         add_rule(self._domain, access, b"/")
 
+    def window(self, words: Words, descriptors: list[int]) -> None:
+        path = words.word()
+        with Deadly(path):
+            descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        self._send(WINDOW, 0, descriptor=descriptor)
+        os.close(descriptor)
+
     def reaper(self, words: Words, descriptors: list[int]) -> None:
         prctl(PR_SET_CHILD_SUBREAPER, 1)
 
@@ -464,6 +472,7 @@ CONFIGURATION: dict[bytes, Callable[[_First, Words, list[int]], None]] = {
     b"beneath": _First.allow,
     b"restrict": _First.restrict,
     b"apart": _First.set_apart,
+    b"window": _First.window,
     b"reaper": _First.reaper,
     b"filter": _First.filter,
 }

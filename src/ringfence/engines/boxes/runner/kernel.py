@@ -87,6 +87,10 @@ def mount(source: bytes | None, target: bytes, kind: bytes | None, flags: int, d
     _call("mount", source, target, kind, flags, data)
 
 
+def unmount(path: bytes) -> None:
+    _call("umount2", path, MNT_DETACH)
+
+
 def pivot_to_here() -> None:
     """Make the working directory the root, and let the old one go."""
     _call("syscall", _numbers["pivot_root"], b".", b".")

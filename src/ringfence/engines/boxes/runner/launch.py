@@ -55,6 +55,7 @@ from .kernel import (
     pivot_to_here,
     prctl,
     set_hostname,
+    unmount,
     unshare,
 )
 from .words import Deadly, Harmless, Words, die_because, kill, kill_children, slurp, take_back_signals, write_text
@@ -74,6 +75,8 @@ GRACE_MS = 2000
 PINS = b"/run/pins"
 PLACEHOLDER_TIME = 86400  # the same number is in native/launch.c and confinement/linux/masks.py
 _AREA = b"/sys"
+_NOBODY = 65534
+_LOWER, _STORE = b"/run/lower", b"/run/store"
 _CGROUP_TRIES, _CGROUP_PAUSE_SECONDS = 1000, 0.005
 _SET_FLAGS, _UP_AND_RUNNING = 0x8914, 0x41  # SIOCSIFFLAGS; IFF_UP | IFF_RUNNING
 _EMPTY_AND_CLOSED = b"mode=0000,size=4k"
@@ -260,6 +263,11 @@ class _Building:
             os.close(self._userns)
         self._userns = _mapping(*self._words.numbers(4))
 
+    def layers(self) -> None:
+        if self._userns >= 0:
+            os.close(self._userns)
+        self._userns = _mapping(*self._words.numbers(4), and_root=True)
+
     def take(self) -> bytes:
         path = self._words.word()
         if len(self._trees) == STAGES_MAX:
@@ -295,6 +303,26 @@ class _Building:
             die_because("a plan puts what it did not take")
         _set_attributes(self._trees[which], attributes, name)
         _put(self._trees[which], name)
+
+    def overlay(self) -> None:
+        """A shadow: the first tree stays as it is, what is changed lies in the second."""
+        lower, store, name = self._words.number(), self._words.number(), self._words.word()
+        size, _ = self._words.word(), self._words.word()
+        if size != b"0":
+            die_because("only the helper in C keeps a shadow in memory")
+        if max(lower, store) >= len(self._trees):
+            die_because("a plan puts what it did not take")
+        _put(self._trees[lower], _LOWER)
+        _put(self._trees[store], _STORE)
+        lower_path, store_path, path = _at(_LOWER), _at(_STORE), _at(name)
+        _make_dir(path)
+        options = b"userxattr,lowerdir=%b,upperdir=%b/upper,workdir=%b/work" % (lower_path, store_path, store_path)
+        with Deadly("cannot mount the shadow"):
+            mount(b"overlay", path, b"overlay", MS_NOSUID | MS_NODEV, options)
+        for aside in (lower_path, store_path):
+            with Deadly(aside):
+                unmount(aside)
+                os.rmdir(aside)
 
     def text(self) -> None:
         path, text = _at(self._words.word()), self._words.word()
@@ -399,12 +427,14 @@ STEPS: dict[bytes, Callable[[_Building], object]] = {
     b"join": _Building.join,
     b"private": _Building.private,
     b"map": _Building.map,
+    b"layers": _Building.layers,
     b"take": _Building.take,
     b"mapped": _Building.mapped,
     b"area": _Building.area,
     b"show": _Building.show,
     b"share": _Building.share,
     b"device": _Building.device,
+    b"overlay": _Building.overlay,
     b"text": _Building.text,
     b"link": _Building.link,
     b"dir": _Building.dir,
@@ -493,8 +523,12 @@ def _map_ids(inside_uid: int, inside_gid: int, uid: int, gid: int) -> None:
     write_text("/proc/self/gid_map", b"%d %d 1" % (inside_gid, gid))
 
 
-def _mapping(uid: int, gid: int, dedicated_uid: int, dedicated_gid: int) -> int:
-    """A user namespace in which `uid` of the file system is `dedicated_uid` of the mount."""
+def _mapping(uid: int, gid: int, dedicated_uid: int, dedicated_gid: int, *, and_root: bool = False) -> int:
+    """A user namespace in which `uid` of the file system is `dedicated_uid` of the mount.
+
+    Args:
+        and_root: for overlayfs, which also works with the ids of whoever mounts it.
+    """
     with Deadly("pipe"):
         told, tell = os.pipe()
     with Deadly("fork"):
@@ -511,8 +545,9 @@ def _mapping(uid: int, gid: int, dedicated_uid: int, dedicated_gid: int) -> int:
     if os.read(told, 1) != b"y":
         die_because("no user namespace for the workspace's owner")
     os.close(told)
-    write_text(f"/proc/{holder}/uid_map", b"%d %d 1" % (uid, dedicated_uid))
-    write_text(f"/proc/{holder}/gid_map", b"%d %d 1" % (gid, dedicated_gid))
+    for name, id, dedicated in (("uid_map", uid, dedicated_uid), ("gid_map", gid, dedicated_gid)):
+        root = b"\n%d 0 1" % (0 if id else _NOBODY) if and_root else b""
+        write_text(f"/proc/{holder}/{name}", b"%d %d 1%b" % (id, dedicated, root))
     with Deadly(f"/proc/{holder}/ns/user"):
         userns = os.open(f"/proc/{holder}/ns/user", os.O_RDONLY | os.O_CLOEXEC)
     kill(holder, signal.SIGKILL)

@@ -1,0 +1,73 @@
+"""Puts a shadow in the place of a grant's workspace, and keeps what was done in it when its box goes."""
+
+import asyncio
+import fcntl
+import os
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from ringfence.engines.base import Box
+from ringfence.errors import InvalidConfig, PermissionDenied
+from ringfence.values.grant import Grant, Shadowing
+from ringfence.workspace.absorbing import absorb
+from ringfence.workspace.shadow import Shadow, ShadowKind
+
+
+def shadows_directory(environ: Mapping[str, str], home: str) -> Path:
+    """Where shadows lie."""
+    return Path(environ.get("RINGFENCE_SHADOWS_DIR") or os.path.join(home, ".ringfence", "shadows"))
+
+
+def shadowed(grant: Grant, shadow: Shadow, memory_bytes: int = 0) -> Grant:
+    """The grant, with a shadow in the place of the workspace.
+
+    Args:
+        memory_bytes: if not 0, changes are kept in memory of this size while a box stands.
+
+    Raises:
+        InvalidConfig: it is the shadow of another directory, or shows what the grant hides.
+    """
+    if shadow.lower != grant.workspace:
+        raise InvalidConfig(
+            f"shadow {shadow.id} is one of {shadow.lower}, not of {grant.workspace}", hint="give its own directory"
+        )
+    more = [row for row in grant.denied if row not in shadow.denied]
+    if more:
+        raise InvalidConfig(
+            f"shadow {shadow.id} was made when {more[0]!r} was not on the blacklist", hint="make a new shadow"
+        )
+    is_copy = shadow.kind is ShadowKind.COPY
+    if is_copy and memory_bytes:
+        raise InvalidConfig(
+            f"shadow {shadow.id} is a copy ({shadow.why}), and a copy has no size", hint="leave the size out"
+        )
+    return replace(grant, shadow=Shadowing(shadow.directory, is_copy, memory_bytes))
+
+
+async def close_box(box: Box, grant: Grant) -> None:
+    """Close a box; a shadow's changes that were kept in memory are on disk afterwards.
+
+    Raises:
+        PermissionDenied: the disk did not take them.
+    """
+    memory = os.dup(box.memory) if box.memory >= 0 and grant.shadow is not None else -1
+    try:
+        await box.close()
+        if memory >= 0 and grant.shadow is not None:
+            await asyncio.shield(asyncio.to_thread(_keep, grant.shadow, memory))
+    finally:
+        if memory >= 0:
+            os.close(memory)
+
+
+def _keep(shadow: Shadowing, memory: int) -> None:
+    try:
+        with open(shadow.directory / "lock", "rb+") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            absorb(memory, shadow.upper)
+    except OSError as fault:
+        raise PermissionDenied(
+            f"what was changed in shadow {shadow.directory.name} could not be kept: {fault}",
+            hint="make room on the disk; what was in memory is lost",
+        ) from fault

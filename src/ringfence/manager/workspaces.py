@@ -1,0 +1,181 @@
+"""Shadows of projects, for people and programs: made, looked at, committed, thrown away. Commits are in the journal.
+
+A `Workspaces` opens the store that the environment names, settles commits that were interrupted, and says so.
+"""
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from types import TracebackType
+from typing import Self
+
+from ringfence.audit import record
+from ringfence.audit.commits import EVENT, committed, committing
+from ringfence.audit.redact import Redactor
+from ringfence.errors import InvalidConfig
+from ringfence.manager.assemble import Judged, assemble
+from ringfence.manager.configuring import home_directory, open_journal
+from ringfence.manager.granting import Wish
+from ringfence.manager.leavings import held_back
+from ringfence.manager.shadowing import shadows_directory
+from ringfence.values.change import Change, Committed, FileHunks, Recovered, Selection
+from ringfence.values.grant import Grant
+from ringfence.values.who import Who
+from ringfence.workspace.commit import commit
+from ringfence.workspace.copying import Progress as Progress
+from ringfence.workspace.copying import no_progress
+from ringfence.workspace.diff import changes
+from ringfence.workspace.patch import Patch, hunks_of, line_counts, patch
+from ringfence.workspace.plan import nothing_held
+from ringfence.workspace.recover import recover
+from ringfence.workspace.shadow import Shadow as Shadow  # front doors see it through us
+from ringfence.workspace.shadow import ShadowKind as ShadowKind
+from ringfence.workspace.shadow import ShadowStore
+
+
+class Workspaces:
+    """All shadows of one user.
+
+    Args:
+        environ: ours if not given; RINGFENCE_SHADOWS_DIR names the directory that they lie in.
+        who: who the journal says commits.
+
+    Raises:
+        PermissionDenied: the directory cannot be used.
+    """
+
+    def __init__(self, environ: Mapping[str, str] | None = None, *, who: Who | None = None) -> None:
+        self._environ = os.environ if environ is None else environ
+        self._home = home_directory(self._environ)
+        self._who = replace(who or Who(), tool=EVENT)
+        self._store = ShadowStore(shadows_directory(self._environ, self._home))
+        self._journal = open_journal(self._environ, self._home)
+        self.recovered: tuple[Recovered, ...] = recover(self._store)
+        """Commits that were interrupted, and what has just become of them."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._journal.close()
+
+    def new(
+        self,
+        project: str | os.PathLike[str],
+        *,
+        name: str = "",
+        kind: ShadowKind | None = None,
+        judged: Judged | None = None,
+        progress: Callable[[Progress], None] = no_progress,
+    ) -> Shadow:
+        """Make a shadow of a project, with the blacklist and the protected names that are in force for it.
+
+        Raises:
+            InvalidConfig, PathAccessDenied: it cannot be granted.
+            PermissionDenied, InitializationFailed: it cannot be made.
+        """
+        assembly = assemble(Wish(workspace=project), judged=judged, environ=self._environ)
+        assembly.journal.close()
+        return self.new_for(assembly.grant, name=name, kind=kind, progress=progress)
+
+    def new_for(
+        self,
+        grant: Grant,
+        *,
+        name: str = "",
+        kind: ShadowKind | None = None,
+        progress: Callable[[Progress], None] = no_progress,
+    ) -> Shadow:
+        """The same for a grant that is there already."""
+        return self._store.new(
+            grant.workspace, denied=grant.denied, protected=grant.protected, name=name, kind=kind, progress=progress
+        )
+
+    def list(self) -> tuple[Shadow, ...]:
+        """The oldest first."""
+        return self._store.list()
+
+    def broken(self) -> tuple[tuple[str, str], ...]:
+        """(id, why) of those whose state cannot be read."""
+        return self._store.broken()
+
+    def find(self, text: str) -> Shadow:
+        """A shadow by its id, the beginning or end of it, or its name.
+
+        Raises:
+            InvalidConfig: there is none, or more than one.
+        """
+        found = [one for one in self.list() if text and (text == one.name or one.id.startswith(text))]
+        found = found or [one for one in self.list() if text and one.id.endswith(text)]
+        if len(found) == 1:
+            return found[0]
+        known = ", ".join(one.name or one.id for one in self.list()[-5:]) or "there is none at all"
+        raise InvalidConfig(
+            f"{'no shadow' if not found else f'{len(found)} shadows'} for {text!r}",
+            hint=f"`ringfence workspace list` shows them; the last ones: {known}",
+        )
+
+    def changes(self, shadow: Shadow) -> tuple[Change, ...]:
+        return changes(shadow)
+
+    def patch(self, shadow: Shadow, found: tuple[Change, ...] | None = None) -> Patch:
+        """A unified diff that `git apply` takes."""
+        return patch(shadow, self.changes(shadow) if found is None else found)
+
+    def hunks(self, shadow: Shadow, change: Change) -> FileHunks | None:
+        """The stretches of a changed text; None for everything else."""
+        return hunks_of(shadow, change)
+
+    def line_counts(self, shadow: Shadow, found: tuple[Change, ...]) -> dict[str, tuple[int, int]]:
+        """How many lines were added and removed, by path."""
+        return line_counts(shadow, found)
+
+    def commit(
+        self,
+        shadow: Shadow,
+        *,
+        select: Selection | None = None,
+        seen: tuple[Change, ...] | None = None,
+        allow_protected: bool = False,
+        merge: bool = False,
+    ) -> Committed:
+        """Carry changes over to the project, and write down what was carried.
+
+        Args:
+            select: which; all by default.
+            seen: the changes as somebody looked at them; what has become different since is a conflict.
+            allow_protected: also protected names and what other tools would run, but never what the blacklist hides.
+            merge: merge text that the host changed too, where the old text is known.
+
+        Raises:
+            PermissionDenied: the shadow is in use, the system refused something, or the journal cannot be written; the
+            project is as it was.
+        """
+        redact = Redactor(self._journal.settings.redact, ())
+        self._journal.prepare()
+        who = record.without_secrets(self._who, redact)
+        entry = self._journal.open(os.urandom(8).hex(), committing(shadow.id, shadow.lower, who, redact))
+        held = nothing_held if allow_protected else held_back(shadow.upper)
+        try:
+            done = commit(shadow, select=select, seen=seen, allow_protected=allow_protected, merge=merge, held=held)
+        except BaseException as fault:
+            entry.close(record.failed(fault, redact))
+            raise
+        entry.close(committed(done, redact))
+        return done
+
+    def discard(self, shadow: Shadow) -> None:
+        """Remove a shadow with all that was done in it.
+
+        Raises:
+            PermissionDenied: it is in use.
+        """
+        self._store.discard(shadow)
+
+    def discard_broken(self, shadow_id: str) -> None:
+        self._store.discard_broken(shadow_id)

@@ -1,0 +1,1 @@
+"""Archives in and out of a workspace: tar, tar.gz and zip, streamed, each member checked."""

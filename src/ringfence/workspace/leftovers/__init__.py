@@ -1,0 +1,1 @@
+"""What an agent left behind that another program would run later."""

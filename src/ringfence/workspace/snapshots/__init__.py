@@ -1,0 +1,1 @@
+"""Snapshots of a directory: content-addressed, each object kept once, a restart away from nothing."""
