@@ -524,6 +524,8 @@ noreturn static void carry_on(void) {
 #define OWN_ARCH 0xC000003Eu /* linux/audit.h: ELF machine | 64 bit | little endian */
 #elif defined(__aarch64__)
 #define OWN_ARCH 0xC00000B7u
+#else
+#define OWN_ARCH 0u /* the helper builds, this wall does not */
 #endif
 
 /* Move bytes, wait, make and close ends, keep memory, say what is wrong, leave. No program, no process, no address. */
@@ -567,6 +569,7 @@ static void open_terminals_only(void) {
 
 static void lock_up(void) {
     struct sock_filter program[OWN_CALLS + 6], *at = program;
+    if (!OWN_ARCH) die_because("no filter for this machine");
     if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)) die("no_new_privs");
     open_terminals_only();
     *at++ = (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, arch));

@@ -107,12 +107,13 @@ int main(int argc, char **argv) {
         init(atoi(argv[2]), argc == 4 ? atoi(argv[3]) : -1);
     }
     /* No parent-death signal: a container's parent is a thread of somebody else's program, which may end at any time. */
-    if (argc == 3 && !strcmp(argv[1], "connect")) init(connected(argv[2]), -1);
     if (argc >= 6 && !strcmp(argv[1], "carry")) carry(atoi(argv[2]), atoi(argv[3]), argv[4], argv + 5);
     if (argc == 2 && !strcmp(argv[1], "carried")) carried();
+    if (argc == 3 && !strcmp(argv[1], "connect")) init(connected(argv[2]), -1);
     if (argc == 2 && !strcmp(argv[1], "version")) {
         printf("%u\n", PROTOCOL_VERSION);
         return 0;
     }
-    die_because("usage: ringfence-box launch PLAN_FD OWNER_PID | init CONTROL_FD [MEMORY_FD] | connect SOCKET | carry CONTROL_FD DESCRIPTION_FD DIRECTORY RUNTIME... | carried | version");
+    die_because("usage: ringfence-box launch PLAN_FD OWNER_PID | init CONTROL_FD [MEMORY_FD] | connect SOCKET | "
+                "carry CONTROL_FD DESCRIPTION_FD DIRECTORY RUNTIME... | carried | version");
 }

@@ -20,6 +20,7 @@ from ringfence.values.outcome import Exited, LimitHit, TimedOut
 from tests.integration.stage import SECRET, Place
 
 PROBE = next(confiner for confiner in confiners() if confiner.name == "gvisor").probe()
+EVERYTHING = frozenset(Guarantee) - {Guarantee.DENIED_AT_OPEN}
 pytestmark = [
     pytest.mark.req("B12"),
     pytest.mark.skipif(not PROBE.usable, reason=f"{PROBE.missing}; {PROBE.hint}"),
@@ -28,7 +29,7 @@ pytestmark = [
 
 def in_box(place: Place, work: Callable[[Sandbox], Awaitable[Any]], **options: Any) -> Any:
     async def main() -> Any:
-        async with asyncio.timeout(60), Sandbox(place.workspace, requires=frozenset(Guarantee), **options) as sandbox:
+        async with asyncio.timeout(60), Sandbox(place.workspace, requires=EVERYTHING, **options) as sandbox:
             return await work(sandbox)
 
     return asyncio.run(main())
@@ -244,7 +245,7 @@ def test_a_path_that_is_no_utf8_is_refused_with_the_reason(place: Place) -> None
 
 
 async def _open(workspace: Path) -> None:
-    async with Sandbox(workspace, requires=frozenset(Guarantee)):
+    async with Sandbox(workspace, requires=EVERYTHING):
         raise AssertionError("it opened")
 
 
@@ -266,7 +267,7 @@ def test_nothing_is_left_when_the_manager_is_killed(
     child = ringfence_process(
         "import asyncio, ringfence\n"
         "async def main():\n"
-        "    async with ringfence.Sandbox('.', requires=frozenset(ringfence.Guarantee)) as sandbox:\n"
+        "    async with ringfence.Sandbox('.', requires=frozenset({ringfence.Guarantee.OWN_KERNEL})) as sandbox:\n"
         "        await sandbox.start('sleep 1000')\n"
         "        print('running', flush=True)\n"
         "        await asyncio.sleep(1000)\n"
@@ -309,3 +310,12 @@ def test_a_policy_alone_is_enough_to_get_it(place: Place) -> None:
 
     assert result.wall is not None
     assert (result.stdout, result.wall.name) == ("42\n", "gvisor")
+
+
+def test_what_nobody_can_hold_here_is_refused(place: Place) -> None:
+    async def main() -> None:
+        async with Sandbox(place.workspace, requires=EVERYTHING, strict=True):
+            raise AssertionError("it opened")
+
+    with pytest.raises(ringfence.InitializationFailed, match="denied at open"):
+        asyncio.run(main())

@@ -37,7 +37,7 @@ from ringfence.values.guarantee import Guarantee
 GUARANTEES: Final = frozenset(Guarantee) - {
     Guarantee.MEMORY_BOUNDED,
     Guarantee.PROCESSES_BOUNDED,
-    Guarantee.DENIED_AT_OPEN,
+    Guarantee.DENIED_AT_OPEN,  # nobody outside sees single calls
 }
 
 VARIABLE: Final = "RINGFENCE_RUNSC_PATH"
@@ -75,8 +75,10 @@ class GVisor:
             raise InitializationFailed(
                 "gVisor needs our helper in C", hint="unset RINGFENCE_HELPER, or use another wall"
             )
-        if any(layered.memory_bytes for layered in view.layered):
-            raise InitializationFailed("behind gVisor a shadow cannot be kept in memory", hint="give it no size")
+        if view.layered:
+            raise InitializationFailed(
+                "a shadow cannot be laid over a workspace behind gVisor yet", hint="use another wall, or no shadow"
+            )
         uid, gid = (os.getuid(), os.getgid()) if stand_in is None else (stand_in.uid, stand_in.gid)
         plan = build(view, stand_in)
         plan.step("tmpfs", _DIRECTORY, str(_DIRECTORY_BYTES), "0700", str(uid), str(gid))
