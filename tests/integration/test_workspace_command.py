@@ -114,6 +114,19 @@ def test_a_conflict_is_said_and_nothing_is_committed(project: Place) -> None:
     assert not (project.workspace / "new").exists()
 
 
+def test_texts_that_both_sides_changed_are_merged_if_asked(project: Place) -> None:
+    shadow = made_shadow(project, "sed -i 's/line 3$/three/' text")
+    text = (project.workspace / "text").read_text()
+    (project.workspace / "text").write_text(text.replace("line 30\n", "thirty\n"))
+
+    refused = ringfence(project, "workspace", "commit", shadow)
+    merged = ringfence(project, "workspace", "commit", "--merge", shadow)
+
+    after = (project.workspace / "text").read_text()
+    assert (refused.returncode, merged.returncode) == (1, 0), merged.stderr
+    assert "three\n" in after and "thirty\n" in after
+
+
 def test_a_shadow_is_saved_forked_and_worked_on_by_name(project: Place) -> None:
     shadow = made_shadow(project, "echo one > new")
     words = [("snapshot", shadow, "here"), ("fork", "here", "--name", "second")]

@@ -76,6 +76,7 @@ def say_what_changed(workspaces: Workspaces, shadow: Shadow, *, keep: bool = Fal
         workspaces.discard(shadow)
         note("nothing was changed; the shadow is gone again")
         return
+    workspaces.keep_bases(shadow, found)
     show_changes(workspaces, shadow, found, most_shown=_SHOWN_MAX, to_stderr=True)
     handle = shadow.name or shadow.id
     note(f"look:    ringfence workspace diff --patch {handle}")

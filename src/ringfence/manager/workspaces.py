@@ -22,6 +22,7 @@ from ringfence.manager.shadowing import shadows_directory
 from ringfence.values.change import Change, Committed, FileHunks, Recovered, Selection
 from ringfence.values.grant import Grant
 from ringfence.values.who import Who
+from ringfence.workspace.bases import keep_bases
 from ringfence.workspace.commit import commit
 from ringfence.workspace.copying import Progress as Progress
 from ringfence.workspace.copying import no_progress
@@ -129,6 +130,11 @@ class Workspaces:
 
     def changes(self, shadow: Shadow) -> tuple[Change, ...]:
         return changes(shadow)
+
+    def keep_bases(self, shadow: Shadow, found: tuple[Change, ...]) -> None:
+        """Keep the host's texts as they are now, so that a later commit can merge with what the host does to them."""
+        with self._store.lock(shadow):
+            keep_bases(shadow, found)
 
     def patch(self, shadow: Shadow, found: tuple[Change, ...] | None = None) -> Patch:
         """A unified diff that `git apply` takes."""
