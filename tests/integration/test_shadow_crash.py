@@ -16,8 +16,8 @@ from ringfence.values.change import RecoveryKind
 from ringfence.workspace.commit import commit
 from ringfence.workspace.diff import changes
 from ringfence.workspace.recover import recover
+from ringfence.workspace.removing import remove_tree
 from ringfence.workspace.shadow import Shadow, ShadowStore
-from ringfence.workspace.tree import remove_tree
 from tests.support.shadows import Look, a_place, as_user, look
 from tests.support.users import User, me, ordinary
 

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import TypeVar
 
 from ringfence.workspace.mounted import takes_attributes
+from ringfence.workspace.removing import remove_tree
 from ringfence.workspace.shadow import Shadow
-from ringfence.workspace.tree import remove_tree
 from tests.support.users import User
 
 T = TypeVar("T")

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Final
 
 from ringfence.workspace.copying import copy_content
-from ringfence.workspace.tree import Tree, join, remove_tree
+from ringfence.workspace.removing import remove_tree
+from ringfence.workspace.tree import Tree, join
 
 _MARKS: Final = "user.overlay."
 _OPAQUE: Final = "user.overlay.opaque"

@@ -44,9 +44,10 @@ from ringfence.workspace.copying import Progress, copy_tree, no_progress
 from ringfence.workspace.mounted import file_system, takes_attributes, why_not_lower, why_not_upper
 from ringfence.workspace.protected import ProtectedNames
 from ringfence.workspace.protected import compiled as protecting
+from ringfence.workspace.removing import remove_tree
 from ringfence.workspace.scan import Owner, Scan, scan
 from ringfence.workspace.statefile import read_json, write_json
-from ringfence.workspace.tree import ancestors, is_below, remove_tree, split
+from ringfence.workspace.tree import ancestors, is_below, split
 
 STATE_FILE: Final = "shadow.json"
 JOURNAL_FILE: Final = "commit.json"

@@ -1,12 +1,12 @@
-"""Let two names trade places, or give a name that is not taken, in one step that nobody can get between."""
+"""Let two paths trade places, or give a name that is not taken, in one step that nobody can get between."""
 
-import ctypes
+import errno
 import os
+
+from ringfence.workspace import calls
 
 _HERE = -100
 """AT_FDCWD: paths are taken as they are."""
-_NOREPLACE = 1
-_EXCHANGE = 2
 
 
 def exchange(one: str | os.PathLike[str], other: str | os.PathLike[str]) -> None:
@@ -14,7 +14,8 @@ def exchange(one: str | os.PathLike[str], other: str | os.PathLike[str]) -> None
     Raises:
         OSError: one of them is not there, they lie on two file systems, or the file system cannot do it (EINVAL).
     """
-    _rename(one, other, _EXCHANGE)
+    if not calls.exchange(_HERE, os.fspath(one), _HERE, os.fspath(other)):
+        raise OSError(errno.EINVAL, os.strerror(errno.EINVAL), os.fspath(other))
 
 
 def rename_to_free_name(old: str | os.PathLike[str], new: str | os.PathLike[str]) -> None:
@@ -23,11 +24,4 @@ def rename_to_free_name(old: str | os.PathLike[str], new: str | os.PathLike[str]
         FileExistsError: the name is taken.
         OSError: what else the system said.
     """
-    _rename(old, new, _NOREPLACE)
-
-
-def _rename(old: str | os.PathLike[str], new: str | os.PathLike[str], flags: int) -> None:
-    libc = ctypes.CDLL(None, use_errno=True)
-    if libc.renameat2(_HERE, os.fsencode(old), _HERE, os.fsencode(new), flags) != 0:
-        number = ctypes.get_errno()
-        raise OSError(number, os.strerror(number), os.fsdecode(old), None, os.fsdecode(new))
+    calls.rename_to_new(_HERE, os.fspath(old), _HERE, os.fspath(new))

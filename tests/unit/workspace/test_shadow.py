@@ -16,9 +16,10 @@ from ringfence.policy.globs import PathRules
 from ringfence.workspace import shadow as shadows
 from ringfence.workspace.copying import Progress, copy_content, digest_of, read_manifest
 from ringfence.workspace.mounted import file_system, why_not_lower, why_not_upper
+from ringfence.workspace.removing import remove_tree
 from ringfence.workspace.scan import Owner, scan, unmapped
 from ringfence.workspace.shadow import STATE_FILE, Shadow, ShadowKind, ShadowStore
-from ringfence.workspace.tree import Tree, remove_tree
+from ringfence.workspace.tree import Tree
 
 pytestmark = pytest.mark.req("D7")
 
