@@ -258,7 +258,7 @@ def _walled_in(image: str, argv: tuple[str, ...]) -> dict[str, Any]:
     }
 
 
-def _archive(path: str) -> bytes:
+def _archive(path: str) -> io.BytesIO:
     """The helper as Docker takes files: root's, and executable for everybody."""
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w") as archive, open(path, "rb") as program:
@@ -266,7 +266,8 @@ def _archive(path: str) -> bytes:
         entry.size = os.fstat(program.fileno()).st_size
         entry.mode = 0o755
         archive.addfile(entry, program)
-    return packed.getvalue()
+    packed.seek(0)  # a file, and not its bytes: a helper that was linked with a large C library would hold up the loop
+    return packed
 
 
 async def _output(container: "DockerContainer") -> str:
