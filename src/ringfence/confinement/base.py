@@ -71,6 +71,10 @@ class View:
     unix_sockets: bool = True
     """Whether commands may make them: not where they could see sockets of the host that no cover hides."""
 
+    def origin(self, root: str) -> str:
+        """Where on the host a writable directory lies: a shadow that is a copy lies elsewhere."""
+        return next((f"{each.store}/upper" for each in self.layered if each.root == root and each.is_copy), root)
+
 
 @dataclass(frozen=True, slots=True)
 class StandIn:

@@ -14,7 +14,7 @@ from ringfence.confinement.linux.host import GIT_ENVIRONMENT, synthetic_etc
 from ringfence.confinement.linux.inside import landlock_words
 from ringfence.confinement.linux.masks import find_masks
 from ringfence.confinement.linux.seccomp_json import docker_profile
-from ringfence.confinement.linux.view import OWN, hidden_in
+from ringfence.confinement.linux.view import OWN, hidden_in, in_use, layered_of
 from ringfence.policy.globs import compiled
 from ringfence.values.grant import Grant
 
@@ -24,7 +24,11 @@ def build_container_view(grant: Grant, *, home: str, uid: int, gid: int) -> Prep
     rules = compiled(grant.denied)
     writable = tuple(dict.fromkeys(map(os.fspath, grant.writable_roots)))
     shown = [path for path in map(os.fspath, grant.readable) if path not in writable and rules.matches(path) is None]
-    masks = find_masks(writable, rules=rules, protected=grant.protected, frozen=OWN)
+    layered = layered_of(grant)
+    live = tuple(path for path in writable if path not in {each.root for each in layered})
+    masks = find_masks(live, rules=rules, protected=grant.protected, frozen=OWN)
+    if grant.shadow is not None:
+        masks.shared.append(in_use(grant.shadow))
     ignored = tuple(name for name in sorted(rules.names) if name.isprintable() and not set(name) & set("*?[\\!# "))
     etc = dict(synthetic_etc(uid, gid, home, ignored))
     view = View(
@@ -35,6 +39,7 @@ def build_container_view(grant: Grant, *, home: str, uid: int, gid: int) -> Prep
         texts=tuple((name, etc[name]) for name in ("passwd", "group", "gitignore")),
         readable=tuple(dict.fromkeys(shown)),
         writable=writable,
+        layered=layered,
         covers=tuple(masks.covers),
         hidden=hidden_in(shown, shown, rules, writable),
         tmp_bytes=grant.limits.tmp_bytes,

@@ -53,11 +53,11 @@ def build_view(grant: Grant, *, home: str, host_path: str, uid: int, gid: int) -
     # Tools are not searched for names: their trees are large, and programs are all that they hold.
     searched = [*map(os.fspath, grant.readable), *([os.path.realpath(home)] if grant.read_outside else [])]
     # What is hidden in a shadow was taken out of it when it was made, and what is protected is held back at commit.
-    layered = _layered(grant)
+    layered = layered_of(grant)
     live = tuple(path for path in writable if path not in {each.root for each in layered})
     masks = find_masks(live, rules=rules, protected=grant.protected, frozen=OWN)
     if grant.shadow is not None:
-        masks.shared.append(_in_use(grant.shadow))
+        masks.shared.append(in_use(grant.shadow))
     ignored = tuple(name for name in sorted(rules.names) if name.isprintable() and not set(name) & set("*?[\\!# "))
     inside = _home_inside(home, (*system, *(link for link, _ in links)))
     view = View(
@@ -81,14 +81,14 @@ def build_view(grant: Grant, *, home: str, host_path: str, uid: int, gid: int) -
     return Prepared(view, env, tuple(masks.shared), tuple(notes))
 
 
-def _layered(grant: Grant) -> tuple[Layered, ...]:
+def layered_of(grant: Grant) -> tuple[Layered, ...]:
     if grant.shadow is None:
         return ()
     shadow = grant.shadow
     return (Layered(os.fspath(grant.workspace), os.fspath(shadow.directory), shadow.is_copy, shadow.memory_bytes),)
 
 
-def _in_use(shadow: Shadowing) -> Shared:
+def in_use(shadow: Shadowing) -> Shared:
     """Its lock, for as long as the box lives; two boxes must not change one shadow.
 
     Raises:

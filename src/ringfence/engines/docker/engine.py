@@ -302,10 +302,10 @@ def _check_grant(grant: Grant) -> None:
         raise InitializationFailed(
             "the grant is strict, and nobody looks at single calls in a container", hint="use the native engine"
         )
-    if grant.shadow is not None:
+    if grant.shadow is not None and not grant.shadow.is_copy:
         raise InitializationFailed(
-            "a shadow cannot stand in for the workspace in a container: changes would go into the workspace itself",
-            hint="use the native engine, or give the container a copy of the workspace",
+            "a daemon mounts no overlay, so a shadow in a container has to be a copy",
+            hint="make one: `ringfence workspace new --copy`, or Workspaces.new(kind=ShadowKind.COPY)",
         )
 
 

@@ -87,7 +87,7 @@ def plan(view: View, sources: Sources) -> tuple[Mount, ...]:
     mounts += [_hide(path, path, sources) for path in view.hidden]
     for index, root in enumerate(view.writable):
         covers = [cover for cover in view.covers if cover.root == root]
-        source = sources.roots.get(root, root)
+        source = sources.roots.get(root, view.origin(root))
         for target in (root, *([ALIAS] if index == 0 and _alias_is_free(view) else [])):
             mounts.append(Mount(source, target, writable=True, recursive=True))
             mounts += _covers(covers, source, target, sources)

@@ -267,7 +267,7 @@ def _plan(prepared: Prepared, stand_in: StandIn | None, sources: Sources, made: 
         owners = {path: (uid, gid) for path, uid, gid in stand_in.owners}
         for index, (root, place) in enumerate(sources.roots.items()):
             yield from ("map", *map(str, (*owners[root], stand_in.uid, stand_in.gid)))
-            yield from ("mapped", root, "attach", str(index), place)
+            yield from ("mapped", prepared.view.origin(root), "attach", str(index), place)
     yield "built"
 
 
