@@ -415,7 +415,7 @@ def test_a_workspace_that_would_cover_the_image_s_own_is_refused(place: str) -> 
     ("asked", "said"),
     [
         ({"strict": True}, "strict"),
-        ({"shadow": Shadowing(Path("/nowhere"), is_copy=True)}, "shadow"),
+        ({"shadow": Shadowing(Path("/nowhere"), is_copy=False)}, "shadow"),
         ({"requires": frozenset({Guarantee.DENIED_AT_OPEN})}, "denied at open"),
     ],
 )
