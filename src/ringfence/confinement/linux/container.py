@@ -12,9 +12,8 @@ from ringfence.confinement.base import ContainerFilter, Prepared, View
 from ringfence.confinement.linux import landlock, seccomp
 from ringfence.confinement.linux.host import GIT_ENVIRONMENT, synthetic_etc
 from ringfence.confinement.linux.inside import landlock_words
-from ringfence.confinement.linux.masks import find_masks
 from ringfence.confinement.linux.seccomp_json import docker_profile
-from ringfence.confinement.linux.view import OWN, hidden_in, in_use, layered_of
+from ringfence.confinement.linux.view import cover, hidden_in
 from ringfence.policy.globs import compiled
 from ringfence.values.grant import Grant
 
@@ -24,11 +23,7 @@ def build_container_view(grant: Grant, *, home: str, uid: int, gid: int) -> Prep
     rules = compiled(grant.denied)
     writable = tuple(dict.fromkeys(map(os.fspath, grant.writable_roots)))
     shown = [path for path in map(os.fspath, grant.readable) if path not in writable and rules.matches(path) is None]
-    layered = layered_of(grant)
-    live = tuple(path for path in writable if path not in {each.root for each in layered})
-    masks = find_masks(live, rules=rules, protected=grant.protected, frozen=OWN)
-    if grant.shadow is not None:
-        masks.shared.append(in_use(grant.shadow))
+    masks, layered = cover(grant, writable, rules)
     ignored = tuple(name for name in sorted(rules.names) if name.isprintable() and not set(name) & set("*?[\\!# "))
     etc = dict(synthetic_etc(uid, gid, home, ignored))
     view = View(

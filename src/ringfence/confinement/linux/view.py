@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import ringfence.errors
 from ringfence.confinement.base import Layered, Prepared, Shared, View
 from ringfence.confinement.linux.host import GIT_ENVIRONMENT, etc_view, synthetic_etc, system_view
-from ringfence.confinement.linux.masks import find_masks
+from ringfence.confinement.linux.masks import Masks, find_masks
 from ringfence.confinement.linux.tools import find_tools
 from ringfence.errors import PermissionDenied
 from ringfence.policy.globs import PathRules, compiled
@@ -52,12 +52,7 @@ def build_view(grant: Grant, *, home: str, host_path: str, uid: int, gid: int) -
     shown = [path for path in (*readable, *tools.roots) if path not in writable and rules.matches(path) is None]
     # Tools are not searched for names: their trees are large, and programs are all that they hold.
     searched = [*map(os.fspath, grant.readable), *([os.path.realpath(home)] if grant.read_outside else [])]
-    # What is hidden in a shadow was taken out of it when it was made, and what is protected is held back at commit.
-    layered = layered_of(grant)
-    live = tuple(path for path in writable if path not in {each.root for each in layered})
-    masks = find_masks(live, rules=rules, protected=grant.protected, frozen=OWN)
-    if grant.shadow is not None:
-        masks.shared.append(in_use(grant.shadow))
+    masks, layered = cover(grant, writable, rules)
     ignored = tuple(name for name in sorted(rules.names) if name.isprintable() and not set(name) & set("*?[\\!# "))
     inside = _home_inside(home, (*system, *(link for link, _ in links)))
     view = View(
@@ -81,14 +76,27 @@ def build_view(grant: Grant, *, home: str, host_path: str, uid: int, gid: int) -
     return Prepared(view, env, tuple(masks.shared), tuple(notes))
 
 
-def layered_of(grant: Grant) -> tuple[Layered, ...]:
+def cover(grant: Grant, writable: tuple[str, ...], rules: PathRules) -> tuple[Masks, tuple[Layered, ...]]:
+    """What is covered in writable directories, and which of them are shadows, whose locks are held with the others.
+
+    What is hidden in a shadow was taken out of it when it was made, and what is protected is held back at commit.
+    """
+    layered = _layered(grant)
+    live = tuple(path for path in writable if path not in {each.root for each in layered})
+    masks = find_masks(live, rules=rules, protected=grant.protected, frozen=OWN)
+    if grant.shadow is not None:
+        masks.shared.append(_in_use(grant.shadow))
+    return masks, layered
+
+
+def _layered(grant: Grant) -> tuple[Layered, ...]:
     if grant.shadow is None:
         return ()
     shadow = grant.shadow
     return (Layered(os.fspath(grant.workspace), os.fspath(shadow.directory), shadow.is_copy, shadow.memory_bytes),)
 
 
-def in_use(shadow: Shadowing) -> Shared:
+def _in_use(shadow: Shadowing) -> Shared:
     """Its lock, for as long as the box lives; two boxes must not change one shadow.
 
     Raises:
