@@ -79,14 +79,15 @@ struct list {
 };
 
 static struct {
-    int listener, manager, full, strict;
+    int manager, full, strict;
     struct call *calls;
     size_t call_count;
     struct list write, read, cover, name, fixed;
     uint64_t key[2], seen[SEEN_SIZE];
     struct pending pending[PENDING_MAX], *again; /* the one whose answer has come, while its call is looked at once more */
     struct ring *ring;
-} self = {.listener = -1};
+} self;
+static int listening = -1; /* where stopped calls are looked at; apart from the rest, which is large and starts as zeros */
 
 static void append(struct list *l, char *item) {
     char **grown = realloc(l->items, (l->count + 1) * sizeof *grown);
@@ -145,31 +146,31 @@ void supervise(int listener, int rules, int ring, int manager) {
     self.ring->size = (uint64_t)info.st_size - sizeof *self.ring;
     if (getrandom(self.key, sizeof self.key, 0) != sizeof self.key) die("random");
     broker_ready();
-    self.listener = listener;
+    listening = listener;
     self.manager = manager;
     ioctl(listener, NOTIF_SET_FLAGS, SYNC_WAKE_UP); /* older kernels wake us a little later */
 }
 
-int supervised(void) { return self.listener; }
+int supervised(void) { return listening; }
 
 void answer(uint64_t id, int error) {
     struct response r = {.id = id, .error = -error, .flags = error ? 0 : GO_ON};
-    ioctl(self.listener, NOTIF_SEND, &r); /* who asked may be gone */
+    ioctl(listening, NOTIF_SEND, &r); /* who asked may be gone */
 }
 
 void answer_done(uint64_t id) {
     struct response r = {.id = id};
-    ioctl(self.listener, NOTIF_SEND, &r);
+    ioctl(listening, NOTIF_SEND, &r);
 }
 
 void answer_descriptor(uint64_t id, int fd, int flags) {
     struct added a = {.id = id, .flags = ADD_AND_SEND, .source = (uint32_t)fd, .number_flags = (uint32_t)(flags & O_CLOEXEC)};
-    int failed = ioctl(self.listener, NOTIF_ADDFD, &a) < 0 ? errno : 0;
+    int failed = ioctl(listening, NOTIF_ADDFD, &a) < 0 ? errno : 0;
     close(fd);
     if (failed) answer(id, failed);
 }
 
-int is_asked(uint64_t id) { return !ioctl(self.listener, NOTIF_ID_VALID, &id); }
+int is_asked(uint64_t id) { return !ioctl(listening, NOTIF_ID_VALID, &id); }
 
 /* --- the caller's memory ----------------------------------------------------------------------------------------------- */
 
@@ -551,7 +552,7 @@ static void on_notification(const struct notification *n) {
 int supervise_one(void) {
     struct notification n;
     memset(&n, 0, sizeof n);
-    if (ioctl(self.listener, NOTIF_RECV, &n)) return errno == ENOENT || errno == EINTR || errno == EAGAIN;
+    if (ioctl(listening, NOTIF_RECV, &n)) return errno == ENOENT || errno == EINTR || errno == EAGAIN;
     on_notification(&n);
     return 1;
 }
