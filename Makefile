@@ -30,6 +30,9 @@ bench: setup ## measure what the walls cost; CHART=FILE draws a picture
 	@$(PYTHON) -m benchmarks.decisions
 	@$(PYTHON) -m benchmarks.audit
 	@$(PYTHON) -m benchmarks.explaining
+	@$(PYTHON) -m benchmarks.shadow
+	@$(PYTHON) -m benchmarks.snapshots
+	@if [ -n "$$DOCKER_HOST" ]; then $(PYTHON) -m benchmarks.docker; else echo "left out: Docker (set DOCKER_HOST)"; fi
 
 alternatives: setup ## install what others would use instead, for make bench
 	@scripts/alternatives.sh

@@ -1,9 +1,9 @@
-"""What a shadow costs: making one of a large project, the diff of a thousand changes, committing a thousand files.
+"""What a shadow costs: making one of a large project, a box over it, the diff of a thousand changes, committing them.
 
 python -m benchmarks.shadow [rounds]
 
-The changes are written into the upper directory as overlayfs would, so that nothing has to be mounted. Every figure is
-a ratio to a program that does the same work, or less, without any promise.
+For diff and commit the changes are written into the upper directory as overlayfs would, so that nothing has to be
+mounted. Every figure is a ratio to a program that does the same work, or less, without any promise.
 """
 
 import asyncio
@@ -18,8 +18,13 @@ from pathlib import Path
 from rich.console import Console
 
 from benchmarks.rounds import Case, Run, measure, report
+from ringfence.confinement.choose import confiners
+from ringfence.confinement.linux.bwrap import find_bwrap
+from ringfence.engines.native.engine import NativeEngine
 from ringfence.policy.defaults import BLACKLIST
 from ringfence.policy.globs import PathRules
+from ringfence.values.grant import Explain, Grant, Shadowing
+from ringfence.values.request import Request
 from ringfence.workspace.commit import commit
 from ringfence.workspace.diff import changes
 from ringfence.workspace.scan import scan
@@ -30,6 +35,8 @@ DIRECTORIES = 2_500
 FILES_EACH = 40
 CHANGED = 1_000
 CONTENT = b"some line of a program, as long as such lines are\n" * 80
+GOAL_BOX = 3.0
+"""Of bubblewrap alone."""
 GOAL_SCAN = 2.0
 """Of `find` that prints every name."""
 
@@ -94,6 +101,53 @@ class Bench:
             Case("a new shadow, owners checked", _async(new), group="ringfence", setup=_async(self.discard)),
         ]
 
+    def opening(self) -> list[Case]:
+        """A box over the shadow of the large project, against one over an empty directory, and bubblewrap alone."""
+        raw = find_bwrap(None)
+        assert raw is not None
+        small = self.target.parent / "small"
+        small.mkdir(exist_ok=True)
+        shadow = self.store.new(self.project, denied=ROWS)
+        stands_in = Shadowing(shadow.directory, is_copy=False)
+        engine = NativeEngine(confiners(), {"PATH": "/usr/bin:/bin"}, str(small))
+
+        def opened(grant: Grant) -> Run:
+            async def run() -> None:
+                await (await engine.open(grant)).close()
+
+            return run
+
+        line = (raw, "--unshare-all", "--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev", "--", "/bin/true")
+        return [
+            program("bwrap true", *line),
+            Case("a box over an empty directory", opened(Grant(workspace=small)), group="ringfence"),
+            Case(
+                "a box over a shadow of the project",
+                opened(Grant(workspace=self.project, shadow=stands_in)),
+                group="ringfence",
+                at_most=GOAL_BOX,
+            ),
+        ]
+
+    async def inside(self, console: Console, rounds: int) -> None:
+        """The same programs outside and, in a box, over the shadow."""
+        shadow = self.store.new(self.project, denied=ROWS)
+        engine = NativeEngine(confiners(), {"PATH": "/usr/bin:/bin"}, str(self.target))
+        stands_in = Shadowing(shadow.directory, is_copy=False)
+        box = await engine.open(Grant(workspace=self.project, shadow=stands_in, explain=Explain.OFF))
+        try:
+            for line in ("find . | wc -l", "grep -r nothing d0 | wc -l"):
+
+                async def within(line: str = line) -> None:
+                    (await box.run(Request(command=line))).check()
+
+                outside = program(f"outside: {line}", "/bin/sh", "-c", f"cd {self.project} && {line}")
+                cases = [outside, Case(f"inside: {line}", within, group="ringfence")]
+                await measure(cases, rounds, console)
+                report(cases, f"reading through a shadow: {rounds} interleaved rounds", console)
+        finally:
+            await box.close()
+
     def committing(self) -> list[Case]:
         copy = [program("cp -a", "cp", "-a", f"{self.changed}/.", str(self.target), setup=self.clear)]
         if shutil.which("rsync"):
@@ -138,11 +192,13 @@ async def main(rounds: int) -> None:
         bench = Bench(Path(directory))
         for title, cases in (
             (f"making, {DIRECTORIES * FILES_EACH:,} files", bench.making()),
+            ("opening", bench.opening()),
             (f"committing, {CHANGED:,} files of {len(CONTENT):,} bytes", bench.committing()),
         ):
             await measure(cases, rounds, console)
             report(cases, f"{title}: {rounds} interleaved rounds", console)
         bench.discard()
+        await bench.inside(console, rounds)
 
 
 if __name__ == "__main__":
