@@ -8,12 +8,14 @@ So every call has an end that is ours, whatever is inside.
 """
 
 import asyncio
+import errno
 import os
 import select
 import signal
 import time
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
+from dataclasses import replace
 from functools import partial
 
 from ringfence.engines.boxes.base import Surroundings
@@ -286,6 +288,12 @@ class HelperBox:
                 feeder.add_done_callback(partial(self._on_fed, work))
         try:
             reply = await self._wait_over(work, request)
+        except SpawnFailed as fault:
+            if program is None or fault.why != os.strerror(errno.ENOEXEC) or request.stdin is not None:
+                raise
+            # A file without a word about who runs it: a shell reads it as a script.
+            shell = (self._setting.shell, "-c", "--", request.command or "")
+            return await self._run_command(replace(request, command=None, argv=shell))
         finally:
             if feeder is not None:
                 feeder.cancel()
