@@ -105,6 +105,7 @@ class SpawnFailed(RingfenceError):
     def __init__(self, program: str, why: str, *, hint: str = "") -> None:
         super().__init__(f"could not start {program!r}: {why}", hint=hint)
         self.program = program
+        self.why = why
 
 
 class PoolExhausted(RingfenceError):

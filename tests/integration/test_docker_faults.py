@@ -195,6 +195,19 @@ def test_an_image_without_python_runs_commands_and_says_what_it_lacks_when_asked
     assert bench.use(work).startswith("still\n")
 
 
+def test_a_script_of_the_image_that_says_nothing_about_who_runs_it_is_run_by_the_shell(
+    bench: Bench, imported: Callable[[bytes], str]
+) -> None:
+    scripts = {"/usr/bin/plain": "echo plain $1\n", "/usr/bin/marked": "#!/bin/sh\necho marked $1\n"}
+    archive = docker.small_image("bash", links={"/bin/sh": "/usr/bin/bash"}, scripts=scripts)
+    bench.settings = DockerSettings(bench.settings.url, imported(archive))
+
+    async def work(box: HelperBox) -> list[str]:
+        return [(await box.run(Request(command=f"{name} x"))).stdout for name in ("plain", "marked", "/usr/bin/plain")]
+
+    assert bench.use(work) == ["plain x\n", "marked x\n", "plain x\n"]
+
+
 def test_a_volume_that_an_image_declares_is_memory_of_the_box(bench: Bench, imported: Callable[..., str]) -> None:
     archive = docker.small_image("bash", "ls", links={"/bin/sh": "/usr/bin/bash"})
     bench.settings = DockerSettings(bench.settings.url, imported(archive, "--change", "VOLUME /data"))

@@ -94,8 +94,8 @@ def command(*words: str, stdin: bytes | None = None, check: bool = True) -> str:
     return done.stdout.decode().strip()
 
 
-def small_image(*programs: str, links: dict[str, str] | None = None) -> bytes:
-    """The archive of an image that holds these programs of the host, what they load, and nothing else."""
+def small_image(*programs: str, links: dict[str, str] | None = None, scripts: dict[str, str] | None = None) -> bytes:
+    """The archive of an image that holds these programs of the host, what they load, and nothing else but scripts."""
     needed: dict[str, None] = {}
     for program in programs:
         path = shutil.which(program)
@@ -111,6 +111,10 @@ def small_image(*programs: str, links: dict[str, str] | None = None) -> bytes:
             link = tarfile.TarInfo(name.lstrip("/"))
             link.type, link.linkname = tarfile.SYMTYPE, target
             archive.addfile(link)
+        for name, text in (scripts or {}).items():
+            script = tarfile.TarInfo(name.lstrip("/"))
+            script.size, script.mode = len(text), 0o755
+            archive.addfile(script, io.BytesIO(text.encode()))
         empty = tarfile.TarInfo("tmp")
         empty.type, empty.mode = tarfile.DIRTYPE, 0o1777
         archive.addfile(empty)

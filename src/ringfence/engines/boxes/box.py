@@ -8,6 +8,7 @@ So every call has an end that is ours, whatever is inside.
 """
 
 import asyncio
+import errno
 import os
 import select
 import signal
@@ -291,6 +292,12 @@ class HelperBox:
                 feeder.add_done_callback(partial(self._on_fed, work))
         try:
             reply = await self._wait_over(work, request)
+        except SpawnFailed as fault:
+            if program is None or fault.why != os.strerror(errno.ENOEXEC) or request.stdin is not None:
+                raise
+            # A file without a word about who runs it: a shell reads it as a script.
+            shell = (self._setting.shell, "-c", "--", request.command or "")
+            return await self._run_command(replace(request, command=None, argv=shell))
         finally:
             if feeder is not None:
                 feeder.cancel()

@@ -1,6 +1,6 @@
 """Which programs an image has: asked once of each image, in a container of its own that holds nothing else."""
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 ASK = (
     "/bin/sh",
@@ -15,14 +15,15 @@ _PYTHONS = ("python3", "python")
 
 
 class ImagePrograms:
-    def __init__(self, paths: Iterable[str]) -> None:
+    def __init__(self, paths: Sequence[str]) -> None:
         self._paths: dict[str, str] = {}
+        self._all = frozenset(paths)
         for path in paths:
             self._paths.setdefault(path.rpartition("/")[2], path)
 
     @classmethod
     def parse(cls, said: bytes) -> "ImagePrograms":
-        return cls(path.decode("utf-8", "surrogateescape") for path in said.split(b"\0") if path.startswith(b"/"))
+        return cls([path.decode("utf-8", "surrogateescape") for path in said.split(b"\0") if path.startswith(b"/")])
 
     @property
     def shell(self) -> str:
@@ -36,8 +37,8 @@ class ImagePrograms:
         return next((self._paths[name] for name in names if name in self._paths), None)
 
     def has(self, word: str) -> bool:
-        return word in self._paths
+        return word in self._paths or word in self._all
 
     def reaches(self, path: str) -> bool:
         """Whether one of them lies at this very place."""
-        return path in self._paths.values()
+        return path in self._all
