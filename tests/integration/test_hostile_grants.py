@@ -87,7 +87,7 @@ def test_what_runs_us_cannot_be_written_from_a_workspace_that_holds_it(
     library = place.workspace / "tools" / "venv" / "lib"
     library.mkdir(parents=True)
     attempt = "echo evil > tools/venv/lib/ringfence.py; mv tools old; mkdir -p tools/venv/lib"
-    monkeypatch.setattr(view, "_OWN", (str(place.workspace / "tools" / "venv"),))
+    monkeypatch.setattr(view, "OWN", (str(place.workspace / "tools" / "venv"),))
 
     place.run(attempt)
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from ringfence.approvals.question import hash_request, make_question
 from ringfence.errors import Internal
-from ringfence.values.grant import Explain, Grant
+from ringfence.values.grant import Explain, Grant, Shadowing
 from ringfence.values.guarantee import Guarantee
 from ringfence.values.limits import Limits
 from ringfence.values.request import Overflow, Request
@@ -41,6 +41,9 @@ CHANGED_GRANT: dict[str, Any] = {
     "readable": (Path("/x"),),
     "denied": ("**/.env",),
     "protected": (".git/hooks",),
+    "strict": True,
+    "shadow": Shadowing(Path("/s"), is_copy=True),
+    "places": (("limits.wall", "policy.yaml:3"),),
     "read_outside": True,
     "env": (("B", "1"),),
     "python": "/usr/bin/python3",
