@@ -48,7 +48,7 @@ _PERIOD_SECONDS: Final = 30 * 24 * 3600.0
 _AUDIT_SECONDS: Final = 120.0
 _CANARY: Final = "ringfence-checklist-canary"
 _CANARY_POLICY: Final = f"policies: {{default: {{denied_commands: [{_CANARY}]}}}}\n"
-_NO_IMAGE: Final = "not built here: the Docker engine is not there yet, and boxes of the native engine need no image"
+_NO_IMAGE: Final = "boxes of the native engine need no image; for containers, `ringfence image check` looks at one"
 
 
 class Found(StrEnum):
