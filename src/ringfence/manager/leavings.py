@@ -9,6 +9,7 @@ What this does not protect against: what processes in the background write after
 `leftovers.scan` says what else.
 """
 
+import asyncio
 import os
 import stat
 import time
@@ -27,6 +28,8 @@ from ringfence.workspace.leftovers.scan import find_leftovers, leftovers_among
 _REALTIME_COARSE: Final = 5  # CLOCK_REALTIME_COARSE, for which Python has no name
 _BELOW_MAX: Final = 20_000
 """Names below directories that were made or moved; beyond, the whole workspace is searched instead."""
+_FEW: Final = 20
+"""Names that are looked at in less time than it takes to ask a thread."""
 _SEARCH_ENTRIES: Final = 100_000
 _SEARCH_SECONDS: Final = 2.0
 
@@ -41,8 +44,15 @@ def may_have_left(grant: Grant, result: Result) -> bool:
     return grant.shadow is None and (result.observed is None or _wrote(result.observed))
 
 
-def look_for_leavings(grant: Grant, result: Result, since_ns: int) -> tuple[Violation, ...]:
-    """What a command left behind, disarmed where that is possible."""
+async def find_leavings(grant: Grant, result: Result, since_ns: int) -> tuple[Violation, ...]:
+    """What a command left behind, disarmed where that is possible; in a thread, unless there is little to look at."""
+    seen = result.observed
+    if seen is not None and seen.is_complete and len(seen.written) <= _FEW:
+        return _look(grant, result, since_ns)
+    return await asyncio.to_thread(_look, grant, result, since_ns)
+
+
+def _look(grant: Grant, result: Result, since_ns: int) -> tuple[Violation, ...]:
     found: list[Violation] = []
     for root in grant.writable_roots:
         if not os.path.isdir(root):

@@ -26,7 +26,7 @@ from ringfence.errors import CommandNotAllowed, InvalidConfig, PathAccessDenied,
 from ringfence.languages.registry import find as find_language
 from ringfence.languages.registry import invocation
 from ringfence.manager.environment import check_variables
-from ringfence.manager.leavings import begin_ns, look_for_leavings, may_have_left
+from ringfence.manager.leavings import begin_ns, find_leavings, may_have_left
 from ringfence.manager.placing import place_of
 from ringfence.manager.reporting import ABANDONED, Reporting, Watch
 from ringfence.policy.config import is_encodable
@@ -158,7 +158,7 @@ class Pipeline:
         begin = begin_ns()
         result = await box.run(as_run_by(box, request))
         if may_have_left(self._grant, result):
-            left = await asyncio.to_thread(look_for_leavings, self._grant, result, begin)
+            left = await find_leavings(self._grant, result, begin)
             result = replace(result, violations=(*result.violations, *left))
         return self._placed(result)
 
