@@ -72,6 +72,8 @@ class Sources:
     """What is put over homes of the image, so that what is granted in them can be reached."""
     roots: dict[str, str] = field(default_factory=dict)
     """Where a writable root is mounted from, if not from its own place."""
+    profile: str = ""
+    """The system-call filter as a file; it is not mounted, Podman reads it."""
 
 
 def plan(view: View, sources: Sources) -> tuple[Mount, ...]:

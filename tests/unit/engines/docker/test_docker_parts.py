@@ -78,3 +78,10 @@ def test_doctor_takes_no_file_for_a_daemon(tmp_path: Path) -> None:
 
 def test_the_name_of_a_manager_is_of_this_process() -> None:
     assert f" {os.getpid()} " in own_name()
+
+
+def test_podman_is_known_by_what_it_says_it_is_made_of() -> None:
+    podman = About.parse({"Version": "4.3.1", "Components": [{"Name": "Podman Engine"}, {"Name": "Conmon"}]}, {})
+    docker = About.parse({"Version": "28.2", "Components": [{"Name": "Engine"}, {"Name": "containerd"}]}, {})
+
+    assert (podman.engine, docker.engine) == ("Podman", "Docker")
