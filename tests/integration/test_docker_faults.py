@@ -346,6 +346,16 @@ def test_growth_of_the_workspace_is_bounded(bench: Bench) -> None:
     assert result.ending == LimitHit(Limit.DISK, 20 * _MIB)
 
 
+@pytest.mark.req("B6")
+def test_a_share_of_a_core_is_all_that_a_box_gets_however_many_ask(bench: Bench) -> None:
+    busy = "for i in 1 2; do timeout 2 bash -c 'while :; do :; done' & done; wait"
+
+    held, free = bench.run(busy, cores=0.1), bench.run(busy)
+
+    assert held.usage.cpu_seconds < free.usage.cpu_seconds / 2
+    assert held.usage.cpu_seconds < 0.1 * held.usage.wall_seconds + 0.2
+
+
 @pytest.mark.req("B6", "C9")
 def test_cpu_time_is_bounded(bench: Bench) -> None:
     result = bench.run("while :; do :; done", limits=Limits(cpu_seconds=1, wall_seconds=30))

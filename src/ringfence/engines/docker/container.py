@@ -15,6 +15,10 @@ from ringfence.values.limits import Limits
 HOME = "/home/agent"
 _SMALLEST_MEMORY = 6 * 1024 * 1024
 """What the daemon takes at least."""
+_PERIOD_MICROSECONDS = 100_000
+"""The kernel's own default: long enough to cost nothing, short enough that nobody notices the pauses."""
+_SMALLEST_QUOTA = 1000
+"""What the kernel takes at least."""
 _PROCESSES_OF_A_USER = 32768
 """Counts all that this uid runs on the machine, so it cannot hold a box: PidsLimit does. As many as pids used to be."""
 _MASKED = (
@@ -46,6 +50,8 @@ class Plan:
     """The filter as text for Docker, as the path of a file for Podman: neither takes the other."""
     limits: Limits
     labels: tuple[tuple[str, str], ...]
+    cores: float | None = None
+    """How many may be busy at once; None for all."""
     for_podman: bool = False
 
 
@@ -89,6 +95,7 @@ def container_config(plan: Plan) -> dict[str, Any]:
             "ReadonlyPaths": list(_READ_ONLY),
             "Memory": limits.memory_bytes,
             "MemorySwap": limits.memory_bytes,  # memory and swap together: no swap
+            **_cores(plan.cores),
             "PidsLimit": limits.processes + 1,  # our own first process counts too
             "Ulimits": _ulimits(plan),
             "ShmSize": limits.tmp_bytes,
@@ -99,6 +106,13 @@ def container_config(plan: Plan) -> dict[str, Any]:
             "Init": False,
         },
     }
+
+
+def _cores(cores: float | None) -> dict[str, int]:
+    """A share of each period. Not NanoCpus, which says the same and is refused for more cores than there are."""
+    if cores is None:
+        return {}
+    return {"CpuPeriod": _PERIOD_MICROSECONDS, "CpuQuota": max(_SMALLEST_QUOTA, int(cores * _PERIOD_MICROSECONDS))}
 
 
 def _ulimits(plan: Plan) -> list[dict[str, Any]]:

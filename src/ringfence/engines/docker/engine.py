@@ -264,6 +264,7 @@ class DockerEngine:
                 mounts=mounts,
                 seccomp=staged.sources.profile if order.about.is_podman else confinement.profile,
                 limits=grant.limits,
+                cores=grant.cores,
                 labels=((MANAGER_LABEL, own_name()), (BOX_LABEL, box_id)),
                 for_podman=order.about.is_podman,
             )

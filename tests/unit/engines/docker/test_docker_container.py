@@ -20,7 +20,9 @@ IMAGE = Image("sha256:1", "/usr/bin:/bin", ("/data",))
 SOFT = ("Privileged", "PidMode", "Devices", "DeviceRequests", "CapAdd", "GroupAdd", "Binds", "VolumesFrom", "Links")
 
 
-def a_config(*mounts: Mount, limits: Limits | None = None, for_podman: bool = False) -> dict[str, Any]:
+def a_config(
+    *mounts: Mount, limits: Limits | None = None, cores: float | None = None, for_podman: bool = False
+) -> dict[str, Any]:
     return container_config(
         Plan(
             image=IMAGE,
@@ -30,6 +32,7 @@ def a_config(*mounts: Mount, limits: Limits | None = None, for_podman: bool = Fa
             seccomp='{"defaultAction": "SCMP_ACT_ALLOW"}',
             limits=limits or Limits(),
             labels=(("ringfence.box", "x"),),
+            cores=cores,
             for_podman=for_podman,
         )
     )
@@ -106,3 +109,12 @@ def test_podman_is_told_what_it_would_otherwise_add_by_itself() -> None:
     assert "mode=0755" in host["Tmpfs"]["/run"] and f"size={MIB}" in host["Tmpfs"][HOME]
     assert {"Name": "nofile", "Soft": 100, "Hard": 100} in host["Ulimits"]
     assert "/run" not in a_config()["HostConfig"]["Tmpfs"]
+
+
+@pytest.mark.req("B6")
+@pytest.mark.parametrize(("cores", "quota"), [(1.0, 100_000), (0.5, 50_000), (64, 6_400_000), (0.0001, 1000)])
+def test_cores_are_a_share_of_each_period(cores: float, quota: int) -> None:
+    host = a_config(cores=cores)["HostConfig"]
+
+    assert (host["CpuPeriod"], host["CpuQuota"]) == (100_000, quota)
+    assert "CpuQuota" not in a_config()["HostConfig"]
