@@ -124,6 +124,10 @@ def test_what_is_not_the_box_s_own_cannot_be_written(bench: Bench) -> None:
     assert bench.run(attempt).stdout == f"{bench.workspace}/x\n"
 
 
+def test_devices_and_control_groups_of_the_host_are_not_there(bench: Bench) -> None:
+    assert bench.run("ls -A /sys | wc -l; cat /proc/keys /proc/timer_list | wc -c").stdout == "0\n0\n"
+
+
 def test_what_may_be_written_beside_the_workspace_has_a_size(bench: Bench) -> None:
     fill = (
         "for place in /tmp /var/tmp /dev/shm $HOME; do head -c 4M /dev/zero > $place/a && echo fits; "

@@ -52,6 +52,8 @@ class Plan:
     labels: tuple[tuple[str, str], ...]
     cores: float | None = None
     """How many may be busy at once; None for all."""
+    runtime: str | None = None
+    """By which runtime; None for the daemon's default."""
     for_podman: bool = False
 
 
@@ -90,11 +92,12 @@ def container_config(plan: Plan) -> dict[str, Any]:
             "Privileged": False,
             "ReadonlyRootfs": True,
             "CapDrop": ["ALL"],
-            "SecurityOpt": ["no-new-privileges:true", f"seccomp={plan.seccomp}"],
+            "SecurityOpt": _security(plan),
             "MaskedPaths": list(_MASKED),
             "ReadonlyPaths": list(_READ_ONLY),
             "Memory": limits.memory_bytes,
             "MemorySwap": limits.memory_bytes,  # memory and swap together: no swap
+            **({} if plan.runtime is None else {"Runtime": plan.runtime}),
             **_cores(plan.cores),
             "PidsLimit": limits.processes + 1,  # our own first process counts too
             "Ulimits": _ulimits(plan),
@@ -106,6 +109,12 @@ def container_config(plan: Plan) -> dict[str, Any]:
             "Init": False,
         },
     }
+
+
+def _security(plan: Plan) -> list[str]:
+    options = ["no-new-privileges:true", f"seccomp={plan.seccomp}"]
+    # Podman does not look at MaskedPaths, nor at ReadonlyPaths, for which it has the same list of its own.
+    return [*options, f"mask={':'.join(_MASKED)}"] if plan.for_podman else options
 
 
 def _cores(cores: float | None) -> dict[str, int]:

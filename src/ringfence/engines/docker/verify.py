@@ -116,6 +116,8 @@ def check_mounts(table: Iterable[Mounted], wanted: Mapping[str, tuple[str, str, 
     for place in memory:
         if place not in wanted and (place not in top or top[place].kind != "tmpfs"):
             raise _differs(f"{place} is not in memory")
+    if "/sys" in top and top["/sys"].kind != "tmpfs":
+        raise _differs("/sys shows the host's devices and control groups")
     root = top.get("/")
     if root is None or root.writable:
         raise _differs("the image's root is writable")

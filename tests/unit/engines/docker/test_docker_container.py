@@ -107,6 +107,7 @@ def test_podman_is_told_what_it_would_otherwise_add_by_itself() -> None:
     assert not any("uid=" in options for options in host["Tmpfs"].values())
     assert all("notmpcopyup" in options and "size=" in options for options in host["Tmpfs"].values())
     assert "mode=0755" in host["Tmpfs"]["/run"] and f"size={MIB}" in host["Tmpfs"][HOME]
+    assert any(option.startswith("mask=") and option.endswith(":/sys") for option in host["SecurityOpt"])
     assert {"Name": "nofile", "Soft": 100, "Hard": 100} in host["Ulimits"]
     assert "/run" not in a_config()["HostConfig"]["Tmpfs"]
 
