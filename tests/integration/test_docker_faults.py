@@ -147,6 +147,23 @@ def test_a_daemon_that_is_too_old_is_refused_with_what_is_needed(tmp_path: Path)
     assert "1.38" in fault.message and "20.10" in fault.hint
 
 
+# --- the runtime ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.req("B12")
+def test_the_runtime_that_is_asked_for_makes_the_container_and_one_that_is_not_there_none(bench: Bench) -> None:
+    known, image = docker.command("info", "--format", "{{.DefaultRuntime}}"), bench.settings.image
+    bench.settings = DockerSettings(bench.settings.url, image, known)
+
+    async def work(box: HelperBox) -> str:
+        own = docker.command("ps", "--quiet", "--filter", f"label={MANAGER_LABEL}={own_name()}")
+        return docker.command("inspect", "--format", "{{.HostConfig.Runtime}}", own)
+
+    assert bench.use(work) == known
+    fault = refusal(DockerSettings(bench.settings.url, image, "nowhere"), bench.workspace)
+    assert "'nowhere'" in fault.message and known in fault.message
+
+
 # --- the image --------------------------------------------------------------------------------------------------------
 
 

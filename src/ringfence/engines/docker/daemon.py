@@ -48,6 +48,8 @@ class About:
     bounds_processes: bool
     is_podman: bool = False
     """Podman speaks Docker's language, with an accent."""
+    runtimes: tuple[str, ...] = ()
+    default_runtime: str = ""
 
     @property
     def engine(self) -> str:
@@ -62,6 +64,8 @@ class About:
             bounds_swap=bool(info.get("SwapLimit")),
             bounds_processes=bool(info.get("PidsLimit")),
             is_podman=any("Podman" in str(part.get("Name")) for part in version.get("Components") or ()),
+            runtimes=tuple(sorted(map(str, info.get("Runtimes") or ()))),
+            default_runtime=str(info.get("DefaultRuntime") or ""),
         )
 
 

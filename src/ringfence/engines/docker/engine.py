@@ -37,6 +37,7 @@ from ringfence.engines.docker.daemon import About, Daemon, Image
 from ringfence.engines.docker.janitor import BOX_LABEL, MANAGER_LABEL, is_orphan, own_name
 from ringfence.engines.docker.mounts import check_place, plan
 from ringfence.engines.docker.programs import ASK, ImagePrograms
+from ringfence.engines.docker.runtimes import check_runtime
 from ringfence.engines.docker.settings import DockerSettings
 from ringfence.engines.docker.surroundings import DockerSurroundings
 from ringfence.errors import InitializationFailed, Internal, SpawnFailed
@@ -112,6 +113,7 @@ class DockerEngine:
 
     async def _open_for(self, daemon: Daemon, grant: Grant) -> HelperBox:
         about = await self._meet(daemon)
+        check_runtime(about, self._settings.runtime)
         guarantees = guarantees_of(about)
         if lacking := grant.requires - guarantees:
             raise InitializationFailed(
@@ -265,6 +267,7 @@ class DockerEngine:
                 seccomp=staged.sources.profile if order.about.is_podman else confinement.profile,
                 limits=grant.limits,
                 cores=grant.cores,
+                runtime=self._settings.runtime,
                 labels=((MANAGER_LABEL, own_name()), (BOX_LABEL, box_id)),
                 for_podman=order.about.is_podman,
             )
