@@ -30,18 +30,18 @@ def check_runtime(about: About, asked: str | None) -> None:
     Raises:
         InitializationFailed: says which, and which ones there are.
     """
-    if asked is not None and asked not in about.runtimes:
-        raise InitializationFailed(
-            f"the {about.engine} daemon has no runtime {asked!r}; it has {', '.join(about.runtimes) or 'named none'}",
-            hint="register it in the daemon's settings, or name another one in RINGFENCE_DOCKER_RUNTIME",
-        )
-    if about.is_podman and asked is not None and asked != about.default_runtime:
+    chosen = asked or about.default_runtime
+    if chosen != about.default_runtime and about.is_podman:
         raise InitializationFailed(
             f"Podman makes containers by {about.default_runtime or 'its default'}, whatever runtime is asked for",
             hint=f"start its service with --runtime {asked}, and leave RINGFENCE_DOCKER_RUNTIME out",
         )
-    chosen = asked or about.default_runtime
-    what = dict(_OWN_KERNEL).get(chosen)
+    if chosen != about.default_runtime and chosen not in about.runtimes:
+        raise InitializationFailed(
+            f"the Docker daemon has no runtime {asked!r}; it has {', '.join(about.runtimes) or 'named none'}",
+            hint="register it in the daemon's settings, or name another one in RINGFENCE_DOCKER_RUNTIME",
+        )
+    what = dict(_OWN_KERNEL).get(chosen.rpartition("/")[2])  # Podman may say where it lies
     if what is not None:
         raise InitializationFailed(
             f"no box can be made by the runtime {chosen!r} ({what}): neither a socket nor a descriptor passes into it",

@@ -109,6 +109,7 @@ def test_a_runtime_that_is_there_and_uses_the_host_s_kernel_will_do(asked: str |
         (an_about(), "kata", "virtual machine", "crun, runc"),
         (an_about("runsc"), None, "'runsc'", "crun, runc"),
         (an_about("crun", is_podman=True), "runc", "by crun", "--runtime runc"),
+        (an_about("/usr/bin/kata-runtime", is_podman=True), None, "Kata", "crun, runc"),
     ],
 )
 def test_a_runtime_that_no_box_can_be_made_with_is_refused_with_what_to_do(
