@@ -151,6 +151,15 @@ def test_what_is_protected_can_be_neither_read_nor_changed_nor_moved(bench: Benc
     assert bench.run("mv .env e && cat e").stdout == "SECRET=hunter2\n"  # with the guard off
 
 
+@pytest.mark.parametrize("name", ["a,rw", 'a"b', "a\nb"])
+def test_a_name_that_podman_would_read_as_more_than_a_path_is_refused(bench: Bench, name: str) -> None:
+    (bench.workspace / name).mkdir()
+    (bench.workspace / name / ".env").write_text("SECRET=hunter2\n")
+
+    with pytest.raises(InitializationFailed, match="cannot be shown in a container of Podman"):
+        bench.guarded("true")
+
+
 def test_memory_is_held_by_podman_and_the_box_says_so(bench: Bench) -> None:
     limits = Limits(memory_bytes=64 * 1024 * 1024)
 

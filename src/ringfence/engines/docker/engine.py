@@ -35,7 +35,7 @@ from ringfence.engines.docker.connecting import accept, peer
 from ringfence.engines.docker.container import HOME, Plan, container_config
 from ringfence.engines.docker.daemon import About, Daemon, Image
 from ringfence.engines.docker.janitor import BOX_LABEL, MANAGER_LABEL, is_orphan, own_name
-from ringfence.engines.docker.mounts import check_place, plan
+from ringfence.engines.docker.mounts import check_fields, check_place, plan
 from ringfence.engines.docker.programs import ASK, ImagePrograms
 from ringfence.engines.docker.runtimes import check_runtime
 from ringfence.engines.docker.settings import DockerSettings
@@ -256,6 +256,8 @@ class DockerEngine:
         staged = await stage.build(order.prepared, identity, confinement.profile)
         undo.push_async_callback(staged.take_down)
         mounts = plan(view, staged.sources)
+        if order.about.is_podman:
+            check_fields(mounts)
         wanted = verify.expected(mounts)
         box_id = os.urandom(8).hex()
         config = container_config(

@@ -114,6 +114,20 @@ def check_place(path: str) -> None:
         )
 
 
+def check_fields(mounts: Iterable[Mount]) -> None:
+    """Refuse what Podman would read as more than a path: it writes each mount as a line of fields with commas between.
+
+    Raises:
+        InitializationFailed: says which.
+    """
+    for path in (path for mount in mounts for path in (mount.source, mount.target)):
+        if set(path) & set(',"\r\n'):
+            raise InitializationFailed(
+                f"{path!r} cannot be shown in a container of Podman, which takes no commas, quotes or new lines",
+                hint="rename it, or use Docker or the native engine",
+            )
+
+
 def closed_parents(view: View) -> tuple[str, ...]:
     """Homes that images keep closed to others, and that something granted lies in: an open one is put over each.
 
