@@ -13,6 +13,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -43,6 +44,7 @@ def podman() -> Iterator[DockerSettings]:
     program, runtime = shutil.which("podman"), shutil.which("runc", path="/usr/sbin:/usr/bin") or shutil.which("crun")
     if program is None or runtime is None:
         pytest.skip("podman is not installed, or no runc or crun")
+    groups_before = _groups()
     home = Path(tempfile.mkdtemp(prefix="podman-", dir="/tmp"))  # it takes no more than fifty characters
     settings = DockerSettings(f"unix://{home}/podman.sock", _IMAGE)
     own = [
@@ -70,6 +72,15 @@ def podman() -> Iterator[DockerSettings]:
         service.terminate()
         service.wait()
         shutil.rmtree(home)
+        for group in sorted(_groups() - groups_before, reverse=True):
+            with suppress(OSError):  # somebody else's Podman has begun to use it
+                group.rmdir()
+
+
+def _groups() -> set[Path]:
+    """Podman's control groups, which it leaves for the next time."""
+    tops = [*Path("/sys/fs/cgroup").glob("libpod_parent"), *Path("/sys/fs/cgroup").glob("*/libpod_parent")]
+    return {path for top in tops for path in (top, *top.rglob("*")) if path.is_dir()}
 
 
 def _wait_for(path: Path, service: subprocess.Popen[bytes]) -> bool:
