@@ -147,6 +147,23 @@ def test_a_daemon_that_is_too_old_is_refused_with_what_is_needed(tmp_path: Path)
     assert "1.38" in fault.message and "20.10" in fault.hint
 
 
+# --- the runtime ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.req("B12")
+def test_the_runtime_that_is_asked_for_makes_the_container_and_one_that_is_not_there_none(bench: Bench) -> None:
+    known, image = docker.command("info", "--format", "{{.DefaultRuntime}}"), bench.settings.image
+    bench.settings = DockerSettings(bench.settings.url, image, known)
+
+    async def work(box: HelperBox) -> str:
+        own = docker.command("ps", "--quiet", "--filter", f"label={MANAGER_LABEL}={own_name()}")
+        return docker.command("inspect", "--format", "{{.HostConfig.Runtime}}", own)
+
+    assert bench.use(work) == known
+    fault = refusal(DockerSettings(bench.settings.url, image, "nowhere"), bench.workspace)
+    assert "'nowhere'" in fault.message and known in fault.message
+
+
 # --- the image --------------------------------------------------------------------------------------------------------
 
 
@@ -357,6 +374,16 @@ def test_growth_of_the_workspace_is_bounded(bench: Bench) -> None:
     result = bench.run("head -c 200M /dev/zero > big; sleep 5", limits=Limits(disk_bytes=20 * _MIB))
 
     assert result.ending == LimitHit(Limit.DISK, 20 * _MIB)
+
+
+@pytest.mark.req("B6")
+def test_a_share_of_a_core_is_all_that_a_box_gets_however_many_ask(bench: Bench) -> None:
+    busy = "for i in 1 2; do timeout 2 bash -c 'while :; do :; done' & done; wait"
+
+    held, free = bench.run(busy, cores=0.1), bench.run(busy)
+
+    assert held.usage.cpu_seconds < free.usage.cpu_seconds / 2
+    assert held.usage.cpu_seconds < 0.1 * held.usage.wall_seconds + 0.2
 
 
 @pytest.mark.req("B6", "C9")

@@ -70,10 +70,11 @@ class Blueprint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Docker:
-    """That boxes are to be containers; of which daemon and image, if not of those that the environment names."""
+    """That boxes are to be containers; of which daemon, image and runtime, if not of those in the environment."""
 
     url: str | None = None
     image: str | None = None
+    runtime: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -180,7 +181,7 @@ def _docker_engine(
     if chosen is None and asked is None and settings.tool_engine != "docker":
         return None
     asked = asked or Docker()
-    return DockerEngine(read_docker_settings(environ, asked.url, asked.image))
+    return DockerEngine(read_docker_settings(environ, asked.url, asked.image, asked.runtime))
 
 
 def _engine(

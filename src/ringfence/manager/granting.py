@@ -134,6 +134,7 @@ def make_grant(
         preload=_modules(wish.preload),
         explain=_explained(wish, terms),
         limits=terms.limits(config.limits, wish.limits) if terms else wish.limits or config.limits,
+        cores=terms.value("max_cpu") if terms else None,
         places=find_places(config, terms, _as_granted(config.blacklist, caller), _hidden_places(terms, workspace)),
         requires=requires,
     )

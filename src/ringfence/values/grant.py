@@ -62,6 +62,8 @@ class Grant:
     """Modules that it imports before it is asked for anything."""
     explain: Explain = Explain.CHANGES
     limits: Limits = field(default_factory=Limits)
+    cores: float | None = None
+    """How many cores may be busy at once, where the policy says so. Containers hold it; elsewhere the CPU time does."""
     places: tuple[tuple[str, str], ...] = ()
     """(a rule as violations name it, the file and line that says so)"""
     requires: frozenset[Guarantee] = frozenset()

@@ -10,6 +10,8 @@ from ringfence.manager.granting import REQUIRED, Caller, Wish, make_grant
 from ringfence.policy.config import SandboxConfig
 from ringfence.policy.defaults import PROTECTED, UNMADE
 from ringfence.policy.globs import compiled
+from ringfence.policy.layer import effective
+from ringfence.policy.load import load_policy
 from ringfence.values.grant import Grant
 from ringfence.values.guarantee import Guarantee
 from ringfence.values.limits import Limits
@@ -233,3 +235,13 @@ def test_the_caller_s_own_variables_win_over_what_comes_along(caller: Caller) ->
     made, _ = make_grant(wish, SandboxConfig(), caller, {"LANG": "C", "TZ": "UTC"})
 
     assert dict(made.env) == {"LANG": "de_DE", "TZ": "UTC"}
+
+
+@pytest.mark.req("B6")
+def test_the_policy_s_cores_are_granted_as_they_are_and_none_without(caller: Caller) -> None:
+    wish = Wish(workspace=os.path.join(caller.home, "project"))
+    terms = effective((load_policy("policies: {default: {max_cpu: 0.5}}", "p.yaml"),), "shell_exec")
+
+    held, _ = make_grant(wish, SandboxConfig(), caller, {}, terms)
+
+    assert held.cores == 0.5 and grant(caller).cores is None

@@ -15,6 +15,12 @@ from ringfence.values.limits import Limits
 HOME = "/home/agent"
 _SMALLEST_MEMORY = 6 * 1024 * 1024
 """What the daemon takes at least."""
+_PERIOD_MICROSECONDS = 100_000
+"""The kernel's own default: long enough to cost nothing, short enough that nobody notices the pauses."""
+_SMALLEST_QUOTA = 1000
+"""What the kernel takes at least."""
+_PROCESSES_OF_A_USER = 32768
+"""Counts all that this uid runs on the machine, so it cannot hold a box: PidsLimit does. As many as pids used to be."""
 _MASKED = (
     "/proc/acpi",  # the daemon's own list, which ours replaces
     "/proc/asound",
@@ -29,6 +35,8 @@ _MASKED = (
     "/sys",  # devices, control groups and firmware of the host: nothing that a build or a test needs
 )
 _READ_ONLY = ("/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger")
+_ROOT_S = "rw,nosuid,nodev,noexec,size=1m,mode=0755,notmpcopyup"
+"""For /run of Podman, which would otherwise put one there that anybody may fill."""
 _NOBODY_S = "rw,nosuid,nodev,noexec,size=1m,mode=0000"
 
 
@@ -39,8 +47,14 @@ class Plan:
     gid: int
     mounts: tuple[Mount, ...]
     seccomp: str
+    """The filter as text for Docker, as the path of a file for Podman: neither takes the other."""
     limits: Limits
     labels: tuple[tuple[str, str], ...]
+    cores: float | None = None
+    """How many may be busy at once; None for all."""
+    runtime: str | None = None
+    """By which runtime; None for the daemon's default."""
+    for_podman: bool = False
 
 
 def container_config(plan: Plan) -> dict[str, Any]:
@@ -78,13 +92,15 @@ def container_config(plan: Plan) -> dict[str, Any]:
             "Privileged": False,
             "ReadonlyRootfs": True,
             "CapDrop": ["ALL"],
-            "SecurityOpt": ["no-new-privileges:true", f"seccomp={plan.seccomp}"],
+            "SecurityOpt": _security(plan),
             "MaskedPaths": list(_MASKED),
             "ReadonlyPaths": list(_READ_ONLY),
             "Memory": limits.memory_bytes,
             "MemorySwap": limits.memory_bytes,  # memory and swap together: no swap
+            **({} if plan.runtime is None else {"Runtime": plan.runtime}),
+            **_cores(plan.cores),
             "PidsLimit": limits.processes + 1,  # our own first process counts too
-            "Ulimits": [{"Name": "core", "Soft": 0, "Hard": 0}],  # the others are set by the first process
+            "Ulimits": _ulimits(plan),
             "ShmSize": limits.tmp_bytes,
             "Tmpfs": _memory_file_systems(plan),
             "Mounts": [mount.as_json() for mount in plan.mounts],
@@ -95,12 +111,39 @@ def container_config(plan: Plan) -> dict[str, Any]:
     }
 
 
+def _security(plan: Plan) -> list[str]:
+    options = ["no-new-privileges:true", f"seccomp={plan.seccomp}"]
+    # Podman does not look at MaskedPaths, nor at ReadonlyPaths, for which it has the same list of its own.
+    return [*options, f"mask={':'.join(_MASKED)}"] if plan.for_podman else options
+
+
+def _cores(cores: float | None) -> dict[str, int]:
+    """A share of each period. Not NanoCpus, which says the same and is refused for more cores than there are."""
+    if cores is None:
+        return {}
+    return {"CpuPeriod": _PERIOD_MICROSECONDS, "CpuQuota": max(_SMALLEST_QUOTA, int(cores * _PERIOD_MICROSECONDS))}
+
+
+def _ulimits(plan: Plan) -> list[dict[str, Any]]:
+    """No core files; the others are set by the first process."""
+    given = {"core": 0}
+    if plan.for_podman:  # or it raises both to its own numbers, which it may not where it is root of a container
+        given |= {"nofile": plan.limits.open_files, "nproc": _PROCESSES_OF_A_USER}
+    return [{"Name": name, "Soft": most, "Hard": most} for name, most in given.items()]
+
+
 def _memory_file_systems(plan: Plan) -> dict[str, str]:
     size = plan.limits.tmp_bytes
+    out: dict[str, str] = {}
     anybody_s = f"rw,exec,nosuid,nodev,size={size},mode=1777"
     own = f"rw,exec,nosuid,nodev,size={size},mode=0755,uid={plan.uid},gid={plan.gid}"
+    if plan.for_podman:
+        # It fills what is in memory from the image, unless told not to, and gives it to nobody but root: then to all,
+        # who are the box's own user.
+        anybody_s = own = f"{anybody_s},notmpcopyup"
+        out["/run"] = _ROOT_S
     # A volume of the image would be a directory on the host's disk that no limit of ours watches.
-    out = {volume: own for volume in plan.image.volumes}
+    out |= {volume: own for volume in plan.image.volumes}
     if any(mount.target.startswith(f"{PINS}/") for mount in plan.mounts):
         out[PINS] = _NOBODY_S
     out |= {"/tmp": anybody_s, "/var/tmp": anybody_s, HOME: own}

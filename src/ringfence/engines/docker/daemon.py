@@ -46,6 +46,14 @@ class About:
     bounds_memory: bool
     bounds_swap: bool
     bounds_processes: bool
+    is_podman: bool = False
+    """Podman speaks Docker's language, with an accent."""
+    runtimes: tuple[str, ...] = ()
+    default_runtime: str = ""
+
+    @property
+    def engine(self) -> str:
+        return "Podman" if self.is_podman else "Docker"
 
     @classmethod
     def parse(cls, version: Mapping[str, Any], info: Mapping[str, Any]) -> Self:
@@ -55,6 +63,9 @@ class About:
             bounds_memory=bool(info.get("MemoryLimit")),
             bounds_swap=bool(info.get("SwapLimit")),
             bounds_processes=bool(info.get("PidsLimit")),
+            is_podman=any("Podman" in str(part.get("Name")) for part in version.get("Components") or ()),
+            runtimes=tuple(sorted(map(str, info.get("Runtimes") or ()))),
+            default_runtime=str(info.get("DefaultRuntime") or ""),
         )
 
 

@@ -35,8 +35,9 @@ from ringfence.engines.docker.connecting import accept, peer
 from ringfence.engines.docker.container import HOME, Plan, container_config
 from ringfence.engines.docker.daemon import About, Daemon, Image
 from ringfence.engines.docker.janitor import BOX_LABEL, MANAGER_LABEL, is_orphan, own_name
-from ringfence.engines.docker.mounts import check_place, plan
+from ringfence.engines.docker.mounts import check_fields, check_place, plan
 from ringfence.engines.docker.programs import ASK, ImagePrograms
+from ringfence.engines.docker.runtimes import check_runtime
 from ringfence.engines.docker.settings import DockerSettings
 from ringfence.engines.docker.surroundings import DockerSurroundings
 from ringfence.errors import InitializationFailed, Internal, SpawnFailed
@@ -82,6 +83,17 @@ class _Made:
     first_pid: int
 
 
+@dataclass(frozen=True, slots=True)
+class _Order:
+    """What a container is made from."""
+
+    about: About
+    image: Image
+    grant: Grant
+    prepared: Prepared
+    identity: StandIn | None
+
+
 class DockerEngine:
     name = "docker"
 
@@ -101,6 +113,7 @@ class DockerEngine:
 
     async def _open_for(self, daemon: Daemon, grant: Grant) -> HelperBox:
         about = await self._meet(daemon)
+        check_runtime(about, self._settings.runtime)
         guarantees = guarantees_of(about)
         if lacking := grant.requires - guarantees:
             raise InitializationFailed(
@@ -196,13 +209,15 @@ class DockerEngine:
         uid, gid = (os.getuid(), os.getgid()) if identity is None else (identity.uid, identity.gid)
         prepared = build_container_view(grant, home=HOME, uid=uid, gid=gid)
         try:
-            made = await self._make(daemon, image, grant, prepared, identity)
+            made = await self._make(daemon, _Order(about, image, grant, prepared, identity))
         finally:
             prepared.close()
         holder = find_holder(made.first_pid, grant.limits)
-        notes = [*prepared.notes, f"Docker {about.version}, image {self._settings.image}"]
+        notes = [*prepared.notes, f"{about.engine} {about.version}, image {self._settings.image}"]
         if grant.explain is not Explain.OFF:
             notes.append(_UNEXPLAINED)
+        if verify.shares(made.first_pid, "cgroup"):
+            notes.append("the names of the host's control groups can be seen in /proc: this engine does not hide them")
         if not about.bounds_swap:
             notes.append("this kernel does not count swap: a box may use more than its memory limit of it")
         wall = Wall(self.name, guarantees_of(about), (f"Docker, {holder.name}",), tuple(notes))
@@ -223,34 +238,26 @@ class DockerEngine:
             raise
         return box, setting
 
-    async def _make(
-        self, daemon: Daemon, image: Image, grant: Grant, prepared: Prepared, identity: StandIn | None
-    ) -> _Made:
+    async def _make(self, daemon: Daemon, order: _Order) -> _Made:
         undo = AsyncExitStack()
         try:
-            made = await self._build(daemon, image, grant, prepared, identity, undo)
+            made = await self._build(daemon, order, undo)
         except BaseException:
             await _to_the_end(undo.aclose())
             raise
         undo.pop_all()
         return made
 
-    async def _build(
-        self,
-        daemon: Daemon,
-        image: Image,
-        grant: Grant,
-        prepared: Prepared,
-        identity: StandIn | None,
-        undo: AsyncExitStack,
-    ) -> _Made:
+    async def _build(self, daemon: Daemon, order: _Order, undo: AsyncExitStack) -> _Made:
         """Stage, container, connection, proof. What has been made so far can be undone at any step."""
-        view = prepared.view
+        image, grant, identity, view = order.image, order.grant, order.identity, order.prepared.view
         for_root = identity is not None and identity.for_root
         confinement = container_filter(view, ("/var/tmp", *image.volumes), for_root=for_root)
-        staged = await stage.build(prepared, identity)
+        staged = await stage.build(order.prepared, identity, confinement.profile)
         undo.push_async_callback(staged.take_down)
         mounts = plan(view, staged.sources)
+        if order.about.is_podman:
+            check_fields(mounts)
         wanted = verify.expected(mounts)
         box_id = os.urandom(8).hex()
         config = container_config(
@@ -259,9 +266,12 @@ class DockerEngine:
                 uid=view.uid,
                 gid=view.gid,
                 mounts=mounts,
-                seccomp=confinement.profile,
+                seccomp=staged.sources.profile if order.about.is_podman else confinement.profile,
                 limits=grant.limits,
+                cores=grant.cores,
+                runtime=self._settings.runtime,
                 labels=((MANAGER_LABEL, own_name()), (BOX_LABEL, box_id)),
+                for_podman=order.about.is_podman,
             )
         )
         name = f"ringfence-{box_id}"
@@ -273,7 +283,8 @@ class DockerEngine:
         first_pid = peer(control, view.uid, container)
         first_process = os.pidfd_open(first_pid)
         undo.callback(os.close, first_process)
-        verify.prove(first_pid, wanted, tuple(config["HostConfig"]["Tmpfs"]), view.uid, view.gid)
+        memory = tuple(config["HostConfig"]["Tmpfs"])
+        verify.prove(first_pid, wanted, memory, view.uid, view.gid, _namespaces(order.about))
         staged.close_door()
         staged.entrust(first_process)
         around = DockerSurroundings(
@@ -317,6 +328,12 @@ def guarantees_of(about: About) -> frozenset[Guarantee]:
     if about.bounds_processes:
         given.add(Guarantee.PROCESSES_BOUNDED)
     return frozenset(given)
+
+
+def _namespaces(about: About) -> tuple[str, ...]:
+    """Podman decides by itself about control groups: with version 1 of them a container is in the host's namespace. It
+    then sees their names; where they are mounted, below /sys, it sees nothing either way."""
+    return tuple(name for name in verify.NAMESPACES if name != "cgroup" or not about.is_podman)
 
 
 async def _to_the_end(work: Awaitable[_T]) -> _T:

@@ -14,8 +14,9 @@ from urllib.parse import quote, urlsplit
 
 from ringfence.engines.docker.daemon import OLDEST, About, parse_version
 from ringfence.engines.docker.engine import guarantees_of
+from ringfence.engines.docker.runtimes import check_runtime
 from ringfence.engines.docker.settings import read_docker_settings
-from ringfence.errors import InvalidConfig
+from ringfence.errors import InitializationFailed, InvalidConfig
 from ringfence.values.guarantee import Guarantee
 
 _SECONDS = 2.0
@@ -51,7 +52,12 @@ def docker_fact(environ: Mapping[str, str]) -> DockerFact:
             missing=f"Docker {said.get('Version')} answers, but has no image {settings.image!r}",
             hint="run `ringfence image build`, or name another one in RINGFENCE_DOCKER_IMAGE",
         )
-    return DockerFact(guarantees_of(About.parse(said, info)))
+    about = About.parse(said, info)
+    try:
+        check_runtime(about, settings.runtime)
+    except InitializationFailed as fault:
+        return DockerFact(missing=fault.message, hint=fault.hint)
+    return DockerFact(guarantees_of(about))
 
 
 def _get(url: str, path: str) -> dict[str, Any]:

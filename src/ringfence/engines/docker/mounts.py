@@ -72,6 +72,8 @@ class Sources:
     """What is put over homes of the image, so that what is granted in them can be reached."""
     roots: dict[str, str] = field(default_factory=dict)
     """Where a writable root is mounted from, if not from its own place."""
+    profile: str = ""
+    """The system-call filter as a file; it is not mounted, Podman reads it."""
 
 
 def plan(view: View, sources: Sources) -> tuple[Mount, ...]:
@@ -110,6 +112,20 @@ def check_place(path: str) -> None:
             f"{path} cannot be shown in a container, whose own it would cover",
             hint="grant a directory of its own, or use the native engine",
         )
+
+
+def check_fields(mounts: Iterable[Mount]) -> None:
+    """Refuse what Podman would read as more than a path: it writes each mount as a line of fields with commas between.
+
+    Raises:
+        InitializationFailed: says which.
+    """
+    for path in (path for mount in mounts for path in (mount.source, mount.target)):
+        if set(path) & set(',"\r\n'):
+            raise InitializationFailed(
+                f"{path!r} cannot be shown in a container of Podman, which takes no commas, quotes or new lines",
+                hint="rename it, or use Docker or the native engine",
+            )
 
 
 def closed_parents(view: View) -> tuple[str, ...]:

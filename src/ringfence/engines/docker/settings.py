@@ -1,4 +1,4 @@
-"""Which daemon and which image: what the caller says, else what the environment says."""
+"""Which daemon, which image and which runtime: what the caller says, else what the environment says."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -8,6 +8,7 @@ from ringfence.errors import InvalidConfig
 
 URL_VARIABLE = "DOCKER_HOST"
 IMAGE_VARIABLE = "RINGFENCE_DOCKER_IMAGE"
+RUNTIME_VARIABLE = "RINGFENCE_DOCKER_RUNTIME"
 _DEFAULT_URL = "unix:///var/run/docker.sock"
 _SCHEMES = ("unix://", "tcp://", "http://", "https://")
 
@@ -16,12 +17,14 @@ _SCHEMES = ("unix://", "tcp://", "http://", "https://")
 class DockerSettings:
     url: str
     image: str
+    runtime: str | None = None
+    """By which of the daemon's runtimes containers are made; None for its default."""
 
 
 def read_docker_settings(
-    environ: Mapping[str, str], url: str | None = None, image: str | None = None
+    environ: Mapping[str, str], url: str | None = None, image: str | None = None, runtime: str | None = None
 ) -> DockerSettings:
-    """What is given counts, then the variables, then Docker's usual socket and our own image.
+    """What is given counts, then the variables, then Docker's usual socket, our own image and the default runtime.
 
     Raises:
         InvalidConfig: the address is none of a daemon.
@@ -33,7 +36,7 @@ def read_docker_settings(
             hint="give unix:///path/to/docker.sock or tcp://host:port",
         )
     named = image or environ.get(IMAGE_VARIABLE, "").strip() or f"ringfence/sandbox:{_own_version()}"
-    return DockerSettings(chosen, named)
+    return DockerSettings(chosen, named, runtime or environ.get(RUNTIME_VARIABLE, "").strip() or None)
 
 
 def _own_version() -> str:

@@ -87,8 +87,11 @@ def check_helper() -> None:
         )
 
 
-async def build(prepared: Prepared, stand_in: StandIn | None) -> Stage:
+async def build(prepared: Prepared, stand_in: StandIn | None, profile: str) -> Stage:
     """Make everything ready.
+
+    Args:
+        profile: the system-call filter, for engines that take it as a file.
 
     Raises:
         InitializationFailed: this file system cannot be shown to another owner, or our helper does not start.
@@ -96,7 +99,7 @@ async def build(prepared: Prepared, stand_in: StandIn | None) -> Stage:
     with ExitStack() as undo, ExitStack() as passed:
         made = _Made(tempfile.mkdtemp(prefix="ringfence-docker-"))
         undo.callback(made.remove)
-        sources = _sources(made, prepared, stand_in)
+        sources = _sources(made, prepared, stand_in, profile)
         listener = _listen(sources.control, stand_in)
         undo.callback(listener.close)
         lifeline, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -178,7 +181,7 @@ class _Made:
                 os.unlink(path) if not os.path.isdir(path) or os.path.islink(path) else os.rmdir(path)
 
 
-def _sources(made: _Made, prepared: Prepared, stand_in: StandIn | None) -> Sources:
+def _sources(made: _Made, prepared: Prepared, stand_in: StandIn | None, profile: str) -> Sources:
     view = prepared.view
     roots: dict[str, str] = {}
     if stand_in is not None:
@@ -194,6 +197,7 @@ def _sources(made: _Made, prepared: Prepared, stand_in: StandIn | None) -> Sourc
         texts=tuple((name, made.file(name, text)) for name, text in view.texts),
         homes=homes,
         roots=roots,
+        profile=made.file("seccomp.json", profile),
     )
 
 

@@ -19,6 +19,7 @@ from ringfence.errors import InitializationFailed
 _NETWORK_FILES = ("/etc/hostname", "/etc/hosts", "/etc/resolv.conf")
 """The daemon puts its own over these; they belong to root inside."""
 _KERNEL = ("/dev", "/proc", "/sys")
+NAMESPACES = ("net", "ipc", "uts", "mnt", "cgroup")
 _ESCAPE = re.compile(rb"\\([0-7]{3})")
 
 
@@ -61,12 +62,20 @@ def locate(path: str, table: Iterable[Mounted]) -> tuple[str, str]:
     return best.device, (best.root.rstrip("/") + below) or "/"
 
 
-def prove(pid: int, wanted: Mapping[str, tuple[str, str, bool]], memory: tuple[str, ...], uid: int, gid: int) -> None:
+def prove(
+    pid: int,
+    wanted: Mapping[str, tuple[str, str, bool]],
+    memory: tuple[str, ...],
+    uid: int,
+    gid: int,
+    namespaces: tuple[str, ...] = NAMESPACES,
+) -> None:
     """Look at everything.
 
     Args:
         wanted: by target, as `expected` gives it.
         memory: where file systems in memory were asked for.
+        namespaces: which ones have to be its own.
 
     Raises:
         InitializationFailed: something is not as ordered, or cannot be looked at.
@@ -81,7 +90,7 @@ def prove(pid: int, wanted: Mapping[str, tuple[str, str, bool]], memory: tuple[s
         ) from fault
     check_process(status, uid, gid)
     check_mounts(parse_mountinfo(table), wanted, memory)
-    check_namespaces(pid)
+    check_namespaces(pid, namespaces)
 
 
 def expected(mounts: Iterable[Mount]) -> dict[str, tuple[str, str, bool]]:
@@ -107,6 +116,8 @@ def check_mounts(table: Iterable[Mounted], wanted: Mapping[str, tuple[str, str, 
     for place in memory:
         if place not in wanted and (place not in top or top[place].kind != "tmpfs"):
             raise _differs(f"{place} is not in memory")
+    if "/sys" in top and top["/sys"].kind != "tmpfs":
+        raise _differs("/sys shows the host's devices and control groups")
     root = top.get("/")
     if root is None or root.writable:
         raise _differs("the image's root is writable")
@@ -140,7 +151,7 @@ def check_process(status: str, uid: int, gid: int) -> None:
         raise _differs("it is not the first of a pid namespace of its own")
 
 
-def check_namespaces(pid: int, names: Iterable[str] = ("net", "ipc", "uts", "mnt", "cgroup")) -> None:
+def check_namespaces(pid: int, names: Iterable[str] = NAMESPACES) -> None:
     """Each namespace has to be another than ours. Only root may look at those of a process that may not be traced; for
     others the daemon's word has to do.
 
@@ -148,12 +159,16 @@ def check_namespaces(pid: int, names: Iterable[str] = ("net", "ipc", "uts", "mnt
         InitializationFailed: one is ours.
     """
     for name in names:
-        try:
-            theirs = os.readlink(f"/proc/{pid}/ns/{name}")
-        except OSError:
-            continue
-        if theirs == os.readlink(f"/proc/self/ns/{name}"):
+        if shares(pid, name):
             raise _differs(f"its {name} namespace is the host's")
+
+
+def shares(pid: int, name: str) -> bool:
+    """Whether a process is known to be in the same namespace of that kind as we are."""
+    try:
+        return os.readlink(f"/proc/{pid}/ns/{name}") == os.readlink(f"/proc/self/ns/{name}")
+    except OSError:
+        return False
 
 
 def belongs_to(cgroup: str, container: str) -> bool:

@@ -20,7 +20,9 @@ IMAGE = Image("sha256:1", "/usr/bin:/bin", ("/data",))
 SOFT = ("Privileged", "PidMode", "Devices", "DeviceRequests", "CapAdd", "GroupAdd", "Binds", "VolumesFrom", "Links")
 
 
-def a_config(*mounts: Mount, limits: Limits | None = None) -> dict[str, Any]:
+def a_config(
+    *mounts: Mount, limits: Limits | None = None, cores: float | None = None, for_podman: bool = False
+) -> dict[str, Any]:
     return container_config(
         Plan(
             image=IMAGE,
@@ -30,6 +32,8 @@ def a_config(*mounts: Mount, limits: Limits | None = None) -> dict[str, Any]:
             seccomp='{"defaultAction": "SCMP_ACT_ALLOW"}',
             limits=limits or Limits(),
             labels=(("ringfence.box", "x"),),
+            cores=cores,
+            for_podman=for_podman,
         )
     )
 
@@ -93,3 +97,25 @@ def test_the_engine_s_profile_and_the_filter_of_the_first_process_refuse_the_sam
     also = {name for rule in json.loads(for_root.profile)["syscalls"] for name in rule["names"]} - refused
     assert {"mount", "unshare", "bpf", "keyctl"} <= refused and also == {"openat2"}
     assert made.seccomp and for_root.seccomp != made.seccomp
+
+
+@pytest.mark.req("B6", "E7")
+def test_podman_is_told_what_it_would_otherwise_add_by_itself() -> None:
+    host = a_config(limits=Limits(open_files=100, tmp_bytes=MIB), for_podman=True)["HostConfig"]
+
+    # It refuses owners of what is in memory, fills it from the image, and puts a /run there that anybody may write.
+    assert not any("uid=" in options for options in host["Tmpfs"].values())
+    assert all("notmpcopyup" in options and "size=" in options for options in host["Tmpfs"].values())
+    assert "mode=0755" in host["Tmpfs"]["/run"] and f"size={MIB}" in host["Tmpfs"][HOME]
+    assert any(option.startswith("mask=") and option.endswith(":/sys") for option in host["SecurityOpt"])
+    assert {"Name": "nofile", "Soft": 100, "Hard": 100} in host["Ulimits"]
+    assert "/run" not in a_config()["HostConfig"]["Tmpfs"]
+
+
+@pytest.mark.req("B6")
+@pytest.mark.parametrize(("cores", "quota"), [(1.0, 100_000), (0.5, 50_000), (64, 6_400_000), (0.0001, 1000)])
+def test_cores_are_a_share_of_each_period(cores: float, quota: int) -> None:
+    host = a_config(cores=cores)["HostConfig"]
+
+    assert (host["CpuPeriod"], host["CpuQuota"]) == (100_000, quota)
+    assert "CpuQuota" not in a_config()["HostConfig"]

@@ -12,8 +12,9 @@ from ringfence.engines.docker.engine import guarantees_of
 from ringfence.engines.docker.facts import docker_fact
 from ringfence.engines.docker.janitor import is_orphan, own_name
 from ringfence.engines.docker.programs import ImagePrograms
+from ringfence.engines.docker.runtimes import check_runtime
 from ringfence.engines.docker.settings import read_docker_settings
-from ringfence.errors import InvalidConfig
+from ringfence.errors import InitializationFailed, InvalidConfig
 from ringfence.values.guarantee import Guarantee
 
 
@@ -79,3 +80,50 @@ def test_doctor_takes_no_file_for_a_daemon(tmp_path: Path) -> None:
 
 def test_the_name_of_a_manager_is_of_this_process() -> None:
     assert f" {os.getpid()} " in own_name()
+
+
+def test_podman_is_known_by_what_it_says_it_is_made_of() -> None:
+    podman = About.parse({"Version": "4.3.1", "Components": [{"Name": "Podman Engine"}, {"Name": "Conmon"}]}, {})
+    docker = About.parse({"Version": "28.2", "Components": [{"Name": "Engine"}, {"Name": "containerd"}]}, {})
+
+    assert (podman.engine, docker.engine) == ("Podman", "Docker")
+
+
+def an_about(default: str = "runc", *, is_podman: bool = False) -> About:
+    info = {"Runtimes": {"runc": {}, "crun": {}, "runsc": {}, "kata": {}}, "DefaultRuntime": default}
+    parts = {"Components": [{"Name": "Podman Engine"}]} if is_podman else {}
+    return About.parse(parts, info)
+
+
+@pytest.mark.req("B12")
+@pytest.mark.parametrize("asked", [None, "runc", "crun"])
+def test_a_runtime_that_is_there_and_uses_the_host_s_kernel_will_do(asked: str | None) -> None:
+    check_runtime(an_about(), asked)
+
+
+@pytest.mark.req("B12")
+@pytest.mark.parametrize(
+    ("about", "asked", "said", "hint"),
+    [
+        (an_about(), "youki", "it has crun, kata, runc, runsc", "RINGFENCE_DOCKER_RUNTIME"),
+        (an_about(), "runsc", "gVisor", "RINGFENCE_PROCESS_SANDBOX=gvisor"),
+        (an_about(), "kata", "virtual machine", "crun, runc"),
+        (an_about("runsc"), None, "'runsc'", "crun, runc"),
+        (an_about("crun", is_podman=True), "runc", "by crun", "--runtime runc"),
+        (an_about("/usr/bin/kata-runtime", is_podman=True), None, "Kata", "crun, runc"),
+    ],
+)
+def test_a_runtime_that_no_box_can_be_made_with_is_refused_with_what_to_do(
+    about: About, asked: str | None, said: str, hint: str
+) -> None:
+    with pytest.raises(InitializationFailed) as caught:
+        check_runtime(about, asked)
+
+    assert said in caught.value.message and hint in caught.value.hint
+
+
+def test_the_runtime_is_the_one_that_is_given_else_the_environment_s() -> None:
+    environ = {"RINGFENCE_DOCKER_RUNTIME": "crun"}
+
+    assert read_docker_settings({}).runtime is None and read_docker_settings(environ).runtime == "crun"
+    assert read_docker_settings(environ, runtime="runc").runtime == "runc"

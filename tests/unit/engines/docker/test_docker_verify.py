@@ -20,6 +20,7 @@ TABLE = r"""
 30 1 0:45 / / ro,relatime master:3 - overlay overlay rw,lowerdir=/x
 31 30 0:49 / /proc rw,nosuid - proc proc rw
 32 30 0:52 / /sys ro,nosuid - sysfs sysfs ro
+38 32 0:60 / /sys ro,relatime - tmpfs tmpfs ro
 33 30 0:55 / /tmp rw,nosuid - tmpfs tmpfs rw,size=1k
 34 33 254:0 /home/me/my\040work /tmp/my\040work rw,nosuid,idmapped - ext4 /dev/vda rw
 35 34 254:0 /stage/hidden /tmp/my\040work/.env ro,relatime - ext4 /dev/vda rw
@@ -53,6 +54,7 @@ def test_a_container_that_is_as_it_was_ordered_passes() -> None:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
+        (lambda table: table.replace("38 32 0:60 / /sys", "38 32 0:60 / /dev/x"), "/sys shows"),
         (lambda table: table.replace("/stage/hidden", "/root/secret"), "/root/secret"),
         (lambda table: table.replace("254:0 /home/me", "254:1 /home/me"), "254:1"),
         (lambda table: table.replace(".env ro,", ".env rw,"), ".env is writable"),
