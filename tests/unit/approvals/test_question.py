@@ -44,6 +44,7 @@ CHANGED_GRANT: dict[str, Any] = {
     "strict": True,
     "shadow": Shadowing(Path("/s"), is_copy=True),
     "places": (("limits.wall", "policy.yaml:3"),),
+    "cores": 0.5,
     "read_outside": True,
     "env": (("B", "1"),),
     "python": "/usr/bin/python3",
