@@ -128,7 +128,7 @@ def test_pid_1_of_a_box_can_be_neither_killed_nor_stopped_nor_traced_from_inside
     seen, after, same = place.in_box(two)
 
     assert seen == ""
-    assert after.startswith(("next\nState:\tS", "next\nState:\tR"))
+    assert after.startswith(("next\nState:\tS", "next\nState:\tR", "next\nState:\tD"))
     assert same, "it is still the same box"
 
 

@@ -138,8 +138,8 @@ def _descriptors() -> Iterator[str]:
 def _mounts() -> Iterator[str]:
     for line in (_PROC / "mountinfo").read_text(errors="replace").splitlines():
         number, _, _, _, point = line.split()[:5]
-        if OF_A_CONTAINER.search(point):
-            continue
+        if OF_A_CONTAINER.search(point) or ("/rf-tests-" in point and not point.startswith(tempfile.gettempdir())):
+            continue  # an engine's, or in the private directory of another worker
         if "ringfence" in point or not point.startswith(_FOREIGN_MOUNTS):
             yield f"mount {number} on {point}"
 
