@@ -60,16 +60,18 @@ async def _session(
     async with Sandbox(workspace, shadow=shadow, config=config, policy=policy, role=role) as box:
         note("a shell inside the wall; `exit` ends it")
         rows, columns = _size()
-        process = await box.start(["/bin/bash", "-i"], terminal=(rows, columns), on_output=_show)
         loop = asyncio.get_running_loop()
         with _raw_terminal():
+            process = await box.start(["/bin/bash", "-i"], terminal=(rows, columns), on_output=_show)
             loop.add_signal_handler(signal.SIGWINCH, lambda: process.resize(*_size()))
+            loop.add_signal_handler(signal.SIGINT, lambda: process.signal(signal.SIGINT))
             typing = asyncio.create_task(_pass_keys_on(process.write))
             try:
                 result = await process.wait()
             finally:
                 typing.cancel()
                 loop.remove_signal_handler(signal.SIGWINCH)
+                loop.remove_signal_handler(signal.SIGINT)
         return result.exit_code if result is not None else 1
 
 
@@ -98,7 +100,7 @@ def _size() -> tuple[int, int]:
 def _raw_terminal() -> Iterator[None]:
     """Every key goes to the shell inside, Ctrl-C too; the terminal is as before afterwards."""
     before = termios.tcgetattr(0)
-    tty.setraw(0)
+    tty.setraw(0, termios.TCSADRAIN)  # what was typed ahead stays
     try:
         yield
     finally:
