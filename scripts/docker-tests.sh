@@ -18,4 +18,4 @@ if [ -z "${DOCKER_HOST-}" ]; then
     trap 'scripts/docker-engine.sh down "$DIRECTORY"' EXIT
     for setting in $environment; do export "${setting?}"; done
 fi
-.venv/bin/python -m pytest -q "$@" tests/contract tests/integration -k "docker and not image" -p no:cacheprovider
+.venv/bin/python -m pytest -q -n 2 "$@" tests/contract/test_boxes.py tests/integration -k "docker and not image" -p no:cacheprovider

@@ -316,7 +316,7 @@ def _check_grant(grant: Grant) -> None:
     if grant.shadow is not None and not grant.shadow.is_copy:
         raise InitializationFailed(
             "a daemon mounts no overlay, so a shadow in a container has to be a copy",
-            hint="make one: `ringfence workspace new --copy`, or Workspaces.new(kind=ShadowKind.COPY)",
+            hint="make a copy (`ringfence workspace new --copy`), or use the native engine",
         )
 
 
