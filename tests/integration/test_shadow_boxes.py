@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from ringfence import InvalidConfig, PermissionDenied, Sandbox
+from ringfence import InitializationFailed, InvalidConfig, PermissionDenied, Sandbox
 from ringfence.manager.workspaces import Shadow, ShadowKind, Workspaces
 from ringfence.values.change import ChangeKind, Selection
 from tests.integration.stage import SECRET, Place
@@ -264,3 +264,15 @@ def test_a_copy_takes_no_size(project: Place, workspaces: Workspaces) -> None:
 
     with pytest.raises(InvalidConfig, match="copy"):
         project.run("true", shadow=copy, shadow_bytes=1 << 20)
+
+
+def test_without_a_wall_a_shadow_is_refused_and_not_forgotten(
+    project: Place, overlay: Shadow, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RINGFENCE_PROCESS_SANDBOX", "none")
+    monkeypatch.setenv("RINGFENCE_PROCESS_SANDBOX_REQUIRED", "0")
+
+    with pytest.raises(InitializationFailed, match="shadow"):
+        project.run("echo spoiled > notes.txt", shadow=overlay)
+
+    assert (project.workspace / "notes.txt").read_text() == "notes\n"

@@ -19,7 +19,7 @@ from dataclasses import replace
 
 from ringfence.engines.base import Process
 from ringfence.engines.streams import Capture, Reader, feed
-from ringfence.errors import Internal, SpawnFailed
+from ringfence.errors import InitializationFailed, Internal, SpawnFailed
 from ringfence.values.grant import Grant
 from ringfence.values.guarantee import Wall
 from ringfence.values.limits import Limit
@@ -224,4 +224,9 @@ class BareEngine:
         self._limited = limited
 
     async def open(self, grant: Grant) -> BareBox:
+        if grant.strict or grant.shadow is not None:
+            raise InitializationFailed(
+                "without a wall nothing is strict, and a shadow cannot stand in for the workspace",
+                hint="switch the sandbox on again",
+            )
         return BareBox(grant, self._environ, limited=self._limited)

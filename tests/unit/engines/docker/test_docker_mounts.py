@@ -93,16 +93,16 @@ def test_a_root_that_is_staged_elsewhere_is_mounted_from_there_with_its_covers(t
     staged = tmp_path / "staged"
     staged.mkdir()
     (staged / ".gitconfig").touch()
-    sources = Sources("/b", "/c", "/h", "/d", (), roots={"/work": str(staged)})
+    sources = Sources("/b", "/c", "/h", "/d", (), roots={"/wsp": str(staged)})
 
-    mounts = by_target(a_view("/work", covers=(Cover("/work", ".gitconfig", How.FREEZE),)), sources)
+    mounts = by_target(a_view("/wsp", covers=(Cover("/wsp", ".gitconfig", How.FREEZE),)), sources)
 
-    assert mounts["/work"].source == str(staged)
-    assert mounts["/work/.gitconfig"].source == f"{staged}/.gitconfig"
+    assert mounts["/wsp"].source == str(staged)
+    assert mounts["/wsp/.gitconfig"].source == f"{staged}/.gitconfig"
 
 
 def test_what_is_readable_brings_no_mounts_along_that_could_be_written() -> None:
-    mount = by_target(a_view("/work", readable=("/data",)))["/data"]
+    mount = by_target(a_view("/wsp", readable=("/data",)))["/data"]
 
     assert mount.as_json()["ReadOnly"] and mount.as_json()["BindOptions"]["NonRecursive"]
 
@@ -122,7 +122,7 @@ def test_a_name_that_has_vanished_is_an_error(tmp_path: Path) -> None:
 
 def test_a_name_that_is_no_text_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InitializationFailed, match="no text"):
-        plan(a_view(os.fsdecode(b"/work/\xff")), SOURCES)
+        plan(a_view(os.fsdecode(b"/wsp/\xff")), SOURCES)
 
 
 @pytest.mark.parametrize("place", ["/", "/usr", "/etc", "/tmp", "/proc/1", "/sys/x", "/dev/shm/x", "/run/ringfence/x"])
@@ -131,13 +131,13 @@ def test_what_would_cover_the_image_s_own_is_refused(place: str) -> None:
         check_place(place)
 
 
-@pytest.mark.parametrize("place", ["/home/me/work", "/tmp/work", "/usr/local/src/x", "/run/user/1000/x", "/w:x"])
+@pytest.mark.parametrize("place", ["/home/me/wsp", "/tmp/wsp", "/usr/local/src/x", "/run/user/1000/x", "/w:x"])
 def test_any_other_place_can_be_shown(place: str) -> None:
     check_place(place)
 
 
 def test_homes_that_images_keep_closed_are_opened_where_something_lies_in_them() -> None:
-    assert closed_parents(a_view("/root/work", readable=("/home/me/data/x",))) == ("/root", "/home/me")
-    assert closed_parents(a_view("/srv/work", "/home/agent/work")) == ()
+    assert closed_parents(a_view("/root/wsp", readable=("/home/me/data/x",))) == ("/root", "/home/me")
+    assert closed_parents(a_view("/srv/wsp", "/home/agent/wsp")) == ()
     sources = Sources("/b", "/c", "/h", "/d", (), homes={"/root": "/stage/home-0"})
-    assert by_target(a_view("/root/work"), sources)["/root"] == Mount("/stage/home-0", "/root")
+    assert by_target(a_view("/root/wsp"), sources)["/root"] == Mount("/stage/home-0", "/root")
