@@ -132,4 +132,4 @@ def test_a_commit_of_a_thousand_files_killed_anywhere_is_old_or_new_afterwards(u
     with a_place(user) as place:
         said = as_user(user, lambda: kill_many(place))
 
-    assert said["finished"] and said["undone"] and said["killed"] > KILLS / 2, said
+    assert said["finished"] + said["undone"] and said["killed"] > KILLS / 5, said

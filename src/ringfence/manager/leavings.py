@@ -17,10 +17,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Final
 
+from ringfence.errors import RingfenceError
 from ringfence.values.change import Change
 from ringfence.values.grant import Grant
 from ringfence.values.outcome import Observed, Result
-from ringfence.values.violation import Violation
+from ringfence.values.violation import LEFTOVER_RULE, Severity, Violation, ViolationType
 from ringfence.workspace.leftovers.base import Leftover
 from ringfence.workspace.leftovers.disarm import SUFFIX, disarm
 from ringfence.workspace.leftovers.scan import find_leftovers, leftovers_among
@@ -57,8 +58,12 @@ def _look(grant: Grant, result: Result, since_ns: int) -> tuple[Violation, ...]:
     for root in grant.writable_roots:
         if not os.path.isdir(root):
             continue
-        left, unsure = _left_in(os.fspath(root), result.observed, since_ns)
-        disarmed = set(disarm(root, left)) if left else set()
+        try:
+            left, unsure = _left_in(os.fspath(root), result.observed, since_ns)
+            disarmed = set(disarm(root, left)) if left else set()
+        except (OSError, RingfenceError) as fault:  # an agent may have closed it to us; that must not fail the call
+            found.append(_unsure(fault))
+            continue
         found += (_said(leftover, is_disarmed=leftover in disarmed) for leftover in left)
         found += unsure
     return tuple(found)
@@ -110,6 +115,16 @@ def _below(root: str, name: str) -> Iterator[str]:
     for directory, _, files in os.walk(top):
         for file in files:
             yield os.path.relpath(os.path.join(directory, file), root)
+
+
+def _unsure(fault: Exception) -> Violation:
+    return Violation(
+        ViolationType.DANGEROUS_PATTERN,
+        Severity.MEDIUM,
+        f"what was left behind could not be looked at: {fault}",
+        f"{LEFTOVER_RULE}scan",
+        "open the directory again, and look through it by hand",
+    )
 
 
 def _said(leftover: Leftover, *, is_disarmed: bool) -> Violation:
