@@ -109,8 +109,13 @@ def kill_many(place: Path) -> Counter[str]:
     said: Counter[str] = Counter()
     version, old = 1, new
     new = work_in(shadow, version)
-    for _ in range(KILLS):
-        said["killed"] += killed_commit(shadow, dice.random() * whole_seconds)
+    for _ in range(4 * KILLS):
+        if said["killed"] == KILLS:
+            break
+        is_killed = killed_commit(shadow, dice.random() * whole_seconds)
+        said["killed"] += is_killed
+        if not is_killed:  # it was over before: the machine is quicker than it was, so aim a little earlier
+            whole_seconds *= 0.95
         recovered = recover(store)
         now = look(project)
         assert now in (old, new), "a mixture"
@@ -132,4 +137,4 @@ def test_a_commit_of_a_thousand_files_killed_anywhere_is_old_or_new_afterwards(u
     with a_place(user) as place:
         said = as_user(user, lambda: kill_many(place))
 
-    assert said["finished"] + said["undone"] and said["killed"] > KILLS / 5, said
+    assert said["finished"] and said["undone"] and said["killed"] == KILLS, said
