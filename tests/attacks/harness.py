@@ -86,7 +86,8 @@ class Arena:
     def __init__(self, caller: Caller, wall: str | None = None) -> None:
         """
         Args:
-            wall: which one, as RINGFENCE_PROCESS_SANDBOX names it, or `docker`; the machine's best if not given.
+            wall: which one, as RINGFENCE_PROCESS_SANDBOX names it, or `docker`, `docker-gvisor`; the machine's best if
+                not given.
         """
         self.caller = caller
         self.wall = wall
@@ -293,13 +294,17 @@ class Arena:
 
     def _choice(self) -> dict[str, str]:
         """What the caller says about the wall."""
-        if self.wall == "docker":
-            return docker.environment()
+        if self.in_docker:
+            return docker.environment("runsc" if self.wall == "docker-gvisor" else "")
         return {} if self.wall is None else {"RINGFENCE_PROCESS_SANDBOX": self.wall}
+
+    @property
+    def in_docker(self) -> bool:
+        return self.wall is not None and self.wall.startswith("docker")
 
     def lacks(self, case: Case) -> str:
         """Which program the case needs that there is none of where it would run; empty if none."""
-        return missing(case, PATH, docker.has if self.wall == "docker" else None)
+        return missing(case, PATH, docker.has if self.in_docker else None)
 
     def _fill(self, text: str) -> str:
         values: Mapping[str, object] = {
@@ -322,7 +327,7 @@ class Arena:
             return Outcome.VOID, f"it ran behind {facts.wall}, not behind {self.wall}"
         if way is not Way.UNCONFINED and (why := _harm(report, facts)):
             return Outcome.UNSAFE, f"{why}; {facts.endings}"
-        if self.wall == "docker" and (left := docker.orphans()):
+        if self.in_docker and (left := docker.orphans()):
             return Outcome.UNSAFE, f"containers outlived the call: {', '.join(left)}"
         why = self._failed_check(case, report, facts)
         out = (self.run_dir / "out").read_bytes() if why else b""
