@@ -58,7 +58,8 @@ void kill_children(void);                      /* all direct children of ours; a
 
 noreturn void launch(int plan, pid_t owner);   /* outside: guardian, then the way into the wall */
 noreturn void carry(int control, int description, const char *directory, char **argv); /* outside: the wall is a kernel of its own */
-noreturn void carried(void);                   /* its other end, inside */
+noreturn void ferry(int control, int stream);  /* the same, and a container engine has made the wall */
+noreturn void carried(void);                   /* the other end of both, inside */
 noreturn void init(int control, int memory);   /* inside: PID 1; what holds a shadow's changes, or -1 */
 
 void supervise(int listener, int rules, int ring, int manager); /* in the guardian: from now on, answer what the filter stops */

@@ -2,6 +2,8 @@
  *
  *   manager <-- control socket --> [carry] <-- two pipes, through the wall --> [carried] <-- control socket --> init
  *
+ * Where a container engine made the wall, one connection to that engine takes the place of the pipes (`ferry` outside).
+ *
  * Neither the manager nor init knows. A message goes over as it is. Of each descriptor that comes with one, this side keeps
  * the end that it was given, the other side makes a pipe, a pair of sockets or a terminal and passes on one end of that; what
  * is written at one end is carried to the other. A memory file is copied.
@@ -88,6 +90,8 @@ static char *outgoing;
 static size_t out_have, out_room, out_sent;
 static char incoming[FRAME_MAX + sizeof(struct frame)];
 static size_t in_have;
+static int wrapped;                     /* whether what comes is in a container engine's pieces */
+static struct { unsigned char head[8]; size_t have; uint32_t left; } piece;
 static struct { uint32_t id; int fd; uint32_t size; } blobs[FDS_MAX];
 static struct { uint32_t length, job; uint64_t since; char reply[REPLY_MAX]; } held[JOBS_MAX]; /* news of ends; length 0: free */
 
@@ -461,12 +465,39 @@ static void take_frame(const struct frame *f, const char *bytes) {
     die_because("what came over the pipe makes no sense");
 }
 
+/* A container engine writes eight bytes before each piece: which stream it is of, three times nothing, how long it is. What
+ * is of stdout moves together, what is of stderr is a complaint; returns how much the first is. */
+static size_t unwrap(char *bytes, size_t count) {
+    enum { STDOUT = 1, STDERR };
+    size_t kept = 0;
+    for (size_t at = 0; at < count;) {
+        if (!piece.left) {
+            piece.head[piece.have++] = (unsigned char)bytes[at++];
+            if (piece.have < sizeof piece.head) continue;
+            piece.have = 0;
+            for (int i = 4; i < 8; i++) piece.left = piece.left << 8 | piece.head[i];
+            if (piece.head[0] != STDOUT && piece.head[0] != STDERR) die_because("the container engine makes no sense");
+            continue;
+        }
+        size_t n = piece.left < count - at ? piece.left : count - at;
+        if (piece.head[0] == STDOUT) {
+            memmove(bytes + kept, bytes + at, n);
+            kept += n;
+        } else if (write(2, bytes + at, n) < 0) {
+            /* nobody listens to complaints any more */
+        }
+        at += n;
+        piece.left -= (uint32_t)n;
+    }
+    return kept;
+}
+
 /* Whole frames out of what has come; a message waits here until the control socket takes it. */
 static void take_incoming(void) {
     ssize_t n = read(from, incoming + in_have, sizeof incoming - in_have);
     if (n < 0 && (errno == EAGAIN || errno == EINTR)) return;
     if (n <= 0) _exit(0);
-    in_have += (size_t)n;
+    in_have += wrapped ? unwrap(incoming + in_have, (size_t)n) : (size_t)n;
     size_t at = 0;
     for (struct frame f; in_have - at >= sizeof f; at += sizeof f + f.length) {
         memcpy(&f, incoming + at, sizeof f);
@@ -624,6 +655,16 @@ noreturn void carry(int fd, int description, const char *directory, char **argv)
     int null = open("/dev/null", O_RDWR | O_CLOEXEC);
     for (int i = 0; i < 2; i++) dup2(null, i);
     control = fd, from = up[0], to = down[1], outside = 1, next_id = 2;
+    lock_up();
+    carry_on();
+}
+
+/* Outside, where a container engine has made the wall: over the connection by which it lets us at the container's stdio. */
+noreturn void ferry(int fd, int stream) {
+    int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+    for (int i = 0; i < 2; i++) dup2(null, i);
+    fcntl(2, F_SETFL, fcntl(2, F_GETFL) | O_NONBLOCK); /* a complaint that nobody reads is not waited for */
+    control = fd, from = to = stream, outside = 1, next_id = 2, wrapped = 1;
     lock_up();
     carry_on();
 }

@@ -5,7 +5,10 @@
  *   ringfence-box connect SOCKET             the same in a container, where nobody could pass a descriptor along
  *   ringfence-box carry CONTROL_FD DESCRIPTION_FD DIRECTORY RUNTIME...
  *                                            outside, before a kernel of its own: carries messages over the runtime's stdio
- *   ringfence-box carried                    inside that: the other end, with init as its child
+ *   ringfence-box ferry CONTROL_FD STREAM_FD
+ *                                            the same over a connection to a container engine, which has made the wall
+ *   ringfence-box carried                    inside either: the other end, with init as its child
+ *   ringfence-box kernel                     prints which kernel it runs on: the number of its boot, and its release
  *   ringfence-box version                    prints the protocol's version
  *
  * Python decides; this obeys. It takes no decision, reads no configuration and trusts nothing from inside.
@@ -22,6 +25,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
+#include <sys/utsname.h>
 #include <unistd.h>
 
 noreturn void die_because(const char *what) {
@@ -100,20 +104,33 @@ static int connected(const char *path) {
     return fd;
 }
 
+noreturn static void tell_kernel(void) {
+    char boot[64] = "";
+    struct utsname name;
+    int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+    if (fd < 0 || read(fd, boot, sizeof boot - 1) <= 0) die("boot_id");
+    if (uname(&name)) die("uname");
+    boot[strcspn(boot, "\n")] = 0;
+    dprintf(1, "%s %s\n", boot, name.release);
+    _exit(0);
+}
+
 int main(int argc, char **argv) {
     if (argc == 4 && !strcmp(argv[1], "launch")) launch(atoi(argv[2]), atoi(argv[3]));
     if ((argc == 3 || argc == 4) && !strcmp(argv[1], "init")) {
         if (prctl(PR_SET_PDEATHSIG, SIGKILL)) die("parent-death signal");
         init(atoi(argv[2]), argc == 4 ? atoi(argv[3]) : -1);
     }
-    /* No parent-death signal: a container's parent is a thread of somebody else's program, which may end at any time. */
     if (argc >= 6 && !strcmp(argv[1], "carry")) carry(atoi(argv[2]), atoi(argv[3]), argv[4], argv + 5);
+    if (argc == 4 && !strcmp(argv[1], "ferry")) ferry(atoi(argv[2]), atoi(argv[3]));
     if (argc == 2 && !strcmp(argv[1], "carried")) carried();
+    if (argc == 2 && !strcmp(argv[1], "kernel")) tell_kernel();
+    /* No parent-death signal: a container's parent is a thread of somebody else's program, which may end at any time. */
     if (argc == 3 && !strcmp(argv[1], "connect")) init(connected(argv[2]), -1);
     if (argc == 2 && !strcmp(argv[1], "version")) {
         printf("%u\n", PROTOCOL_VERSION);
         return 0;
     }
     die_because("usage: ringfence-box launch PLAN_FD OWNER_PID | init CONTROL_FD [MEMORY_FD] | connect SOCKET | "
-                "carry CONTROL_FD DESCRIPTION_FD DIRECTORY RUNTIME... | carried | version");
+                "carry CONTROL_FD DESCRIPTION_FD DIRECTORY RUNTIME... | ferry CONTROL_FD STREAM_FD | carried | kernel | version");
 }

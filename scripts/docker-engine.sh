@@ -7,7 +7,7 @@
 # Data, state, socket and log of the daemon lie below DIRECTORY. IMAGE (default: ringfence/test) is made by debootstrap from
 # the packages that apt-get knows: Debian's smallest, with bash, git and python3. Its archive is kept for the next time. If
 # docker.io or debootstrap are missing, they are installed. RINGFENCE_DOCKER_GROUP=GID lets a group use the socket: whoever
-# is in it has root's power.
+# is in it has root's power. RINGFENCE_RUNSC_PATH registers a runsc as the runtime of that name.
 set -eu
 umask 022
 
@@ -66,7 +66,7 @@ start_dockerd() {
     if is_dockerd_alive; then return; fi
     # One that was killed may have left its number, and that of its containerd: dockerd would wait for that one to answer.
     rm -f "$PIDFILE" "$SOCKET" "$HERE/exec/containerd/containerd.pid"
-    echo '{}' >"$HERE/daemon.json" # or else the settings of the system's daemon would hold
+    settings >"$HERE/daemon.json" # or else those of the system's daemon would hold
     setsid dockerd --data-root "$HERE/data" --exec-root "$HERE/exec" --host "unix://$SOCKET" --pidfile "$PIDFILE" \
         --config-file "$HERE/daemon.json" --bridge none --iptables=false --ip-masq=false \
         --group "${RINGFENCE_DOCKER_GROUP:-0}" >"$HERE/dockerd.log" 2>&1 </dev/null &
@@ -78,6 +78,16 @@ start_dockerd() {
     done
     down
     return 1
+}
+
+# gVisor as docs/docker.md tells everybody to register it; and one that claims a kernel of its own and has none, for the test
+# that finds it out.
+settings() {
+    gvisor=
+    if [ -n "${RINGFENCE_RUNSC_PATH-}" ]; then
+        gvisor="\"runsc\": {\"path\": \"$RINGFENCE_RUNSC_PATH\", \"runtimeArgs\": [\"--network=none\", \"--directfs=false\"]}, "
+    fi
+    echo "{\"runtimes\": {$gvisor\"krun\": {\"path\": \"runc\"}}}"
 }
 
 make_image() {

@@ -24,7 +24,8 @@ from tests.support.fakes import FakeEngine
 
 WALLS = ["bwrap", "unshare", "gvisor", *(["landlock"] if os.geteuid() != 0 else [])]
 """Landlock alone cannot be used by root, as its probe says; tests/contract/test_confiners.py shows that."""
-WALLED = [*WALLS, "docker"]
+DOCKER = {"docker": docker.settings, "docker-gvisor": docker.gvisor_settings}
+WALLED = [*WALLS, *DOCKER]
 REAL = [*WALLED, "none"]
 ALL = [*REAL, "fake"]
 SECRET = "hunter2"
@@ -47,8 +48,8 @@ class Bench:
             return BareEngine(ENVIRON)
         if self.kind == "fake":
             return FakeEngine()
-        if self.kind == "docker":
-            return DockerEngine(docker.settings())
+        if self.kind in DOCKER:
+            return DockerEngine(DOCKER[self.kind]())
         return NativeEngine(confiners(), ENVIRON, str(self.home), only=self.kind)
 
     def use(self, work: Callable[[Box], Awaitable[Any]], **grant: Any) -> Any:
@@ -78,8 +79,8 @@ def _bench(kind: str, root: Path) -> Bench:
         (confiner,) = (confiner for confiner in confiners() if confiner.name == kind)
         if not confiner.probe().usable:
             pytest.skip(f"{kind}: {confiner.probe().missing}")
-    if kind == "docker":
-        docker.settings()
+    if kind in DOCKER:
+        DOCKER[kind]()
     return Bench(kind, root)
 
 

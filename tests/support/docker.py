@@ -12,6 +12,7 @@ import shutil
 import subprocess
 import tarfile
 import tempfile
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -32,6 +33,25 @@ def settings() -> DockerSettings:
     if reason := missing():
         pytest.skip(reason)
     return _settings()
+
+
+def gvisor_settings() -> DockerSettings:
+    """The same with gVisor as the runtime; skips the test where the daemon has none."""
+    chosen = settings()
+    if "runsc" not in runtimes():
+        pytest.skip("no gVisor in Docker: RINGFENCE_RUNSC_PATH was not set when scripts/docker-engine.sh started it")
+    return replace(chosen, runtime="runsc")
+
+
+@cache
+def runtimes() -> tuple[str, ...]:
+    """The names of the daemon's runtimes."""
+
+    async def ask() -> tuple[str, ...]:
+        async with Daemon(_settings().url) as daemon:
+            return tuple(each.name for each in (await daemon.about()).runtimes)
+
+    return asyncio.run(ask())
 
 
 @cache
@@ -66,10 +86,11 @@ def orphans() -> list[str]:
     return [container for container, manager in labelled() if is_orphan(manager)]
 
 
-def environment() -> dict[str, str]:
+def environment(runtime: str = "") -> dict[str, str]:
     """What a process needs in its environment to run its boxes in containers."""
     chosen = _settings()
-    return {"RINGFENCE_TOOL_ENGINE": "docker", "DOCKER_HOST": chosen.url, "RINGFENCE_DOCKER_IMAGE": chosen.image}
+    own = {"RINGFENCE_TOOL_ENGINE": "docker", "DOCKER_HOST": chosen.url, "RINGFENCE_DOCKER_IMAGE": chosen.image}
+    return own | ({"RINGFENCE_DOCKER_RUNTIME": runtime} if runtime else {})
 
 
 @cache

@@ -41,11 +41,11 @@ def build_view(grant: Grant, *, home: str, host_path: str, uid: int, gid: int) -
     return build(grant, home=home, host_path=host_path, uid=uid, gid=gid)
 
 
-def build_container_view(grant: Grant, *, home: str, uid: int, gid: int) -> Prepared:
+def build_container_view(grant: Grant, *, home: str, uid: int, gid: int, own_kernel: bool) -> Prepared:
     """What of the host a box in a container sees; see the platform's own `build_container_view`."""
     from ringfence.confinement.linux.container import build_container_view as build
 
-    return build(grant, home=home, uid=uid, gid=gid)
+    return build(grant, home=home, uid=uid, gid=gid, own_kernel=own_kernel)
 
 
 def container_filter(view: View, private: tuple[str, ...], *, for_root: bool) -> ContainerFilter:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ringfence.confinement.choose import confiners, facts
-from ringfence.engines.docker.facts import docker_fact
+from ringfence.engines.docker.facts import docker_facts
 from ringfence.engines.native.facts import helper_fact
 from ringfence.errors import RingfenceError
 from ringfence.limits.choose import describe as describe_limits
@@ -65,7 +65,7 @@ def examine(environ: Mapping[str, str] | None = None) -> Report:
         settings = read_settings(environ)
         checks.append(Check("configuration", not config.warnings, config.source, "; ".join(config.warnings)))
         checks.append(_state_check(str(state_directory(environ, home))))
-        walls = (*_walls(settings.bwrap_path, settings.adapter), _docker_wall(environ))
+        walls = (*_walls(settings.bwrap_path, settings.adapter), *_docker_walls(environ))
     except RingfenceError as fault:
         checks.append(Check("configuration", False, fault.message, fault.hint))
         walls = ()
@@ -87,10 +87,12 @@ def _walls(bwrap_path: str | None, adapter: str | None) -> tuple[WallReport, ...
     return tuple(reports)
 
 
-def _docker_wall(environ: Mapping[str, str]) -> WallReport:
+def _docker_walls(environ: Mapping[str, str]) -> tuple[WallReport, ...]:
     """Containers are used only where somebody asks for them."""
-    fact = docker_fact(environ)
-    return WallReport("docker", not fact.missing, False, fact.guarantees, fact.missing, fact.hint)
+    return tuple(
+        WallReport(fact.name, not fact.missing, False, fact.guarantees, fact.missing, fact.hint)
+        for fact in docker_facts(environ)
+    )
 
 
 def _state_check(path: str) -> Check:

@@ -6,26 +6,40 @@ decided here, by the same modules as for the native walls, so that the two canno
 
 import json
 import os
+import stat
+from dataclasses import replace
 from functools import cache
 
 from ringfence.confinement.base import ContainerFilter, Prepared, View
 from ringfence.confinement.linux import landlock, seccomp
 from ringfence.confinement.linux.host import GIT_ENVIRONMENT, synthetic_etc
 from ringfence.confinement.linux.inside import landlock_words
+from ringfence.confinement.linux.masks import Masks
 from ringfence.confinement.linux.seccomp_json import docker_profile
 from ringfence.confinement.linux.view import cover, hidden_in
+from ringfence.errors import InitializationFailed
 from ringfence.policy.globs import compiled
 from ringfence.values.grant import Grant
 
 
-def build_container_view(grant: Grant, *, home: str, uid: int, gid: int) -> Prepared:
-    """What of the host shows in a container with this grant; makes the placeholders that it needs."""
+def build_container_view(grant: Grant, *, home: str, uid: int, gid: int, own_kernel: bool) -> Prepared:
+    """What of the host shows in a container with this grant; makes the placeholders that it needs.
+
+    Args:
+        own_kernel: whether it has one. Nothing can be mounted over a socket there, and no socket of the host can be
+            connected to, so that those need no cover.
+
+    Raises:
+        InitializationFailed: a box that has none uses the workspace at this moment; their placeholders differ.
+    """
     rules = compiled(grant.denied)
     writable = tuple(dict.fromkeys(map(os.fspath, grant.writable_roots)))
     shown = [path for path in map(os.fspath, grant.readable) if path not in writable and rules.matches(path) is None]
-    masks, layered = cover(grant, writable, rules)
-    ignored = tuple(name for name in sorted(rules.names) if name.isprintable() and not set(name) & set("*?[\\!# "))
-    etc = dict(synthetic_etc(uid, gid, home, ignored))
+    masks, layered = cover(grant, writable, rules, as_files=own_kernel)
+    ignored = [name for name in sorted(rules.names) if _is_plain(name)]
+    if own_kernel:  # git would take an empty file for one of the project's, which it does not with a socket
+        ignored += (f"/{below}" for shared in masks.shared for below in shared.placeholders if _is_plain(below))
+    etc = dict(synthetic_etc(uid, gid, home, tuple(ignored)))
     view = View(
         uid=uid,
         gid=gid,
@@ -40,11 +54,44 @@ def build_container_view(grant: Grant, *, home: str, uid: int, gid: int) -> Prep
         tmp_bytes=grant.limits.tmp_bytes,
     )
     notes = []
+    if own_kernel:
+        try:
+            view = _without_sockets(view, masks)
+        except BaseException:
+            masks.close()
+            raise
+    elif not landlock.abi():
+        notes.append("this kernel has no Landlock: the mounts stand alone")
     if grant.read_outside:
         notes.append("the rest of the host is not readable: a container shows its image, and what is granted by name")
-    if not landlock.abi():
-        notes.append("this kernel has no Landlock: the mounts stand alone")
     return Prepared(view, tuple(GIT_ENVIRONMENT.items()), tuple(masks.shared), tuple(notes))
+
+
+def _is_plain(name: str) -> bool:
+    """Whether a list of patterns takes it as the name that it is."""
+    return name.isprintable() and not set(name) & set("*?[\\!# ")
+
+
+def _without_sockets(view: View, masks: Masks) -> View:
+    placeholders = {os.path.join(shared.root, below) for shared in masks.shared for below in shared.placeholders}
+    covers = []
+    for each in view.covers:
+        path = os.path.join(each.root, each.below)
+        if not _is_socket(path):
+            covers.append(each)
+        elif path in placeholders:
+            raise InitializationFailed(
+                f"another box uses {each.root}, and protects {each.below} in a way that a kernel of its own cannot",
+                hint="end that box first, or use the same wall for both",
+            )
+    return replace(view, covers=tuple(covers), hidden=tuple(path for path in view.hidden if not _is_socket(path)))
+
+
+def _is_socket(path: str) -> bool:
+    try:
+        return stat.S_ISSOCK(os.lstat(path).st_mode)
+    except OSError:
+        return False
 
 
 def container_filter(view: View, private: tuple[str, ...], *, for_root: bool) -> ContainerFilter:

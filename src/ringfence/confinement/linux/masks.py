@@ -10,8 +10,8 @@ A directory that we may not list, or whose path is too long, is hidden whole: it
 A name that is not there cannot be covered by a mount, so a placeholder is made for it, hidden inside, and removed
 afterwards by the launcher, whatever happens to us. It is a socket that nobody listens on, because git and most other
 programs skip sockets when they list a directory, and marked by its time. Where git has to read the name it is a file
-that says what git believes anyway. Boxes that share a workspace share its placeholders: each holds a shared lock on
-the directory, and only the last one removes them.
+that says what git believes anyway; where a wall cannot put a mount over a socket, it is an empty file. Boxes that share
+a workspace share its placeholders: each holds a shared lock on the directory, and only the last one removes them.
 
 What this does not protect against: files that the host saves anew during the run, hard links made beforehand, a
 repository that is made anew (also a bare one), hooks that core.hooksPath puts among the tracked files.
@@ -55,13 +55,19 @@ class Masks:
 
 
 def find_masks(
-    roots: tuple[str, ...], *, rules: PathRules, protected: tuple[str, ...], frozen: tuple[str, ...] = ()
+    roots: tuple[str, ...],
+    *,
+    rules: PathRules,
+    protected: tuple[str, ...],
+    frozen: tuple[str, ...] = (),
+    as_files: bool = False,
 ) -> Masks:
     """Walk the roots and decide what is covered how.
 
     Args:
         protected: relative to each root; what is not there gets a placeholder.
         frozen: absolute; what lies below a root is covered, too.
+        as_files: whether placeholders are empty files instead of sockets.
 
     Raises:
         PermissionDenied: a placeholder cannot be made, or there is more to cover than a box can bear.
@@ -72,7 +78,7 @@ def find_masks(
             shared = Shared(_lock(root), root, [])
             masks.shared.append(shared)
             own = tuple(path.removeprefix(f"{root}/") for path in frozen if path.startswith(f"{root}/"))
-            masks.covers += _Finder(shared, rules, (*protected, *own)).find()
+            masks.covers += _Finder(shared, rules, (*protected, *own), as_files=as_files).find()
     except BaseException:
         masks.close()
         raise
@@ -104,7 +110,7 @@ def _lock(root: str) -> int:
 class _Finder:
     """What is covered how below one root."""
 
-    def __init__(self, shared: Shared, rules: PathRules, protected: tuple[str, ...]) -> None:
+    def __init__(self, shared: Shared, rules: PathRules, protected: tuple[str, ...], *, as_files: bool) -> None:
         self._shared = shared
         self._root = shared.root
         self._inside = shared.root.rstrip("/") + "/"
@@ -112,10 +118,10 @@ class _Finder:
         self._protected = protected
         self._repositories: list[str] = []
         self._how: dict[str, How] = {}
-        self._sockets = _Sockets()
+        self._placeholders = _Placeholders(stat.S_IFREG if as_files else stat.S_IFSOCK)
 
     def find(self) -> list[Cover]:
-        with self._sockets:
+        with self._placeholders:
             self._find()
         return self._covers()
 
@@ -255,7 +261,7 @@ class _Finder:
         name = os.path.basename(below)
         try:
             if neutral is None:
-                self._sockets.make(parent, name)
+                self._placeholders.make(parent, name)
             else:
                 _write_neutral(parent, name, neutral)
         except FileExistsError:
@@ -267,10 +273,11 @@ class _Finder:
             ) from fault
 
 
-class _Sockets:
-    """Makes placeholders: all are links to the first, because a link costs a twentieth of a new file."""
+class _Placeholders:
+    """Makes them: all are links to the first, because a link costs a twentieth of a new file."""
 
-    def __init__(self) -> None:
+    def __init__(self, kind: int) -> None:
+        self._kind = kind
         self._first: tuple[int, str] | None = None
 
     def __enter__(self) -> None:
@@ -283,7 +290,7 @@ class _Sockets:
     def make(self, parent: int, name: str) -> None:
         if self._first is not None and self._link(*self._first, parent, name):
             return
-        os.mknod(name, stat.S_IFSOCK, dir_fd=parent)
+        os.mknod(name, self._kind, dir_fd=parent)
         os.utime(name, (_MARK_SECONDS, _MARK_SECONDS), dir_fd=parent, follow_symlinks=False)
         if self._first is None:
             self._first = os.dup(parent), name

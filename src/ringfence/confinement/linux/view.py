@@ -76,14 +76,16 @@ def build_view(grant: Grant, *, home: str, host_path: str, uid: int, gid: int) -
     return Prepared(view, env, tuple(masks.shared), tuple(notes))
 
 
-def cover(grant: Grant, writable: tuple[str, ...], rules: PathRules) -> tuple[Masks, tuple[Layered, ...]]:
+def cover(
+    grant: Grant, writable: tuple[str, ...], rules: PathRules, *, as_files: bool = False
+) -> tuple[Masks, tuple[Layered, ...]]:
     """What is covered in writable directories, and which of them are shadows, whose locks are held with the others.
 
     What is hidden in a shadow was taken out of it when it was made, and what is protected is held back at commit.
     """
     layered = _layered(grant)
     live = tuple(path for path in writable if path not in {each.root for each in layered})
-    masks = find_masks(live, rules=rules, protected=grant.protected, frozen=OWN)
+    masks = find_masks(live, rules=rules, protected=grant.protected, frozen=OWN, as_files=as_files)
     if grant.shadow is not None:
         masks.shared.append(_in_use(grant.shadow))
     return masks, layered

@@ -52,8 +52,12 @@ class Plan:
     labels: tuple[tuple[str, str], ...]
     cores: float | None = None
     """How many may be busy at once; None for all."""
-    runtime: str | None = None
-    """By which runtime; None for the daemon's default."""
+    runtime: str = ""
+    """By which runtime; empty for the daemon's default."""
+    is_carried: bool = False
+    """Whether our way in is its stdin and stdout, because nothing else leads into it."""
+    own_processes: int = 1
+    """How many of the runtime's and of our own count like those of the box."""
     for_podman: bool = False
 
 
@@ -71,16 +75,17 @@ def container_config(plan: Plan) -> dict[str, Any]:
         )
     return {
         "Image": plan.image.id,
-        "Entrypoint": [HELPER, "connect", CONTROL],
+        "Entrypoint": [HELPER, "carried"] if plan.is_carried else [HELPER, "connect", CONTROL],
         "Cmd": [],
         "User": f"{plan.uid}:{plan.gid}",
         "WorkingDir": "/",
         "Hostname": "sandbox",
         "NetworkDisabled": True,
-        "AttachStdin": False,
-        "AttachStdout": False,
-        "AttachStderr": False,
-        "OpenStdin": False,
+        "AttachStdin": plan.is_carried,
+        "AttachStdout": plan.is_carried,
+        "AttachStderr": plan.is_carried,
+        "OpenStdin": plan.is_carried,
+        "StdinOnce": plan.is_carried,  # its stdin ends when we do, and so does it
         "Tty": False,
         "Healthcheck": {"Test": ["NONE"]},  # or the image's own would be run beside us
         "Labels": dict(plan.labels),
@@ -97,9 +102,9 @@ def container_config(plan: Plan) -> dict[str, Any]:
             "ReadonlyPaths": list(_READ_ONLY),
             "Memory": limits.memory_bytes,
             "MemorySwap": limits.memory_bytes,  # memory and swap together: no swap
-            **({} if plan.runtime is None else {"Runtime": plan.runtime}),
+            **({"Runtime": plan.runtime} if plan.runtime else {}),
             **_cores(plan.cores),
-            "PidsLimit": limits.processes + 1,  # our own first process counts too
+            "PidsLimit": limits.processes + plan.own_processes,
             "Ulimits": _ulimits(plan),
             "ShmSize": limits.tmp_bytes,
             "Tmpfs": _memory_file_systems(plan),

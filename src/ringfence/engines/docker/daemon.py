@@ -39,6 +39,17 @@ class Image:
 
 
 @dataclass(frozen=True, slots=True)
+class Registered:
+    """A runtime, as the daemon has it in its settings."""
+
+    name: str
+    path: str = ""
+    """Its program; empty if it is called by its type."""
+    type: str = ""
+    arguments: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class About:
     """What the daemon says of itself."""
 
@@ -48,7 +59,7 @@ class About:
     bounds_processes: bool
     is_podman: bool = False
     """Podman speaks Docker's language, with an accent."""
-    runtimes: tuple[str, ...] = ()
+    runtimes: tuple[Registered, ...] = ()
     default_runtime: str = ""
 
     @property
@@ -64,7 +75,15 @@ class About:
             bounds_swap=bool(info.get("SwapLimit")),
             bounds_processes=bool(info.get("PidsLimit")),
             is_podman=any("Podman" in str(part.get("Name")) for part in version.get("Components") or ()),
-            runtimes=tuple(sorted(map(str, info.get("Runtimes") or ()))),
+            runtimes=tuple(
+                Registered(
+                    str(name),
+                    str(said.get("path") or ""),
+                    str(said.get("runtimeType") or ""),
+                    tuple(map(str, said.get("runtimeArgs") or ())),
+                )
+                for name, said in sorted((info.get("Runtimes") or {}).items())
+            ),
             default_runtime=str(info.get("DefaultRuntime") or ""),
         )
 
@@ -153,6 +172,18 @@ class Daemon:
         await self._ask(
             "start the container", self._docker.containers.container(container).start(), seconds=_WORK_SECONDS
         )
+
+    async def first_pid(self, container: str) -> int:
+        """The host's number of the process that a container runs as, by the daemon's word."""
+        said = await self._describe("describe the container", self._docker.containers.container(container).show())
+        state = said.get("State") or {}
+        pid = int(state.get("Pid") or 0)
+        if not pid:
+            raise InitializationFailed(
+                f"the container ended at once, with {state.get('ExitCode')} {state.get('Error') or ''}".rstrip(),
+                hint="see the daemon's own log",
+            )
+        return pid
 
     async def wait_ended(self, container: str) -> str:
         """Wait until it runs no more; how it ended, for people."""

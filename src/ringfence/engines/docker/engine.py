@@ -3,7 +3,8 @@
     stage       what the host has to have ready, and its guardian           (stage)
     container   as hard as the daemon can make it                           (container, mounts)
     connection  our helper is its first process, and connects to us         (connecting, native/ringfence-box.c)
-    proof       the kernel says that it is confined as ordered              (verify)
+                or, on a kernel of its own, is carried to over its stdio    (ferry, native/carry.c)
+    proof       the kernel says that it is confined as ordered              (making, verify)
     box         the same as any other: sessions, interpreters, terminals    (engines/boxes)
 
 The daemon is needed to make a box and to take it away. In between, calls go over a socket to the box's first process: a
@@ -17,31 +18,26 @@ import asyncio
 import errno
 import os
 import tempfile
-from collections.abc import Awaitable, Callable
-from contextlib import AsyncExitStack
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
 
-from ringfence.confinement.base import Prepared, StandIn
-from ringfence.confinement.choose import build_container_view, container_filter
+from ringfence.confinement.base import Prepared
+from ringfence.confinement.choose import build_container_view
 from ringfence.engines.boxes.box import HelperBox
 from ringfence.engines.boxes.identity import stand_in
 from ringfence.engines.boxes.standby import Setting
-from ringfence.engines.boxes.waiting import wait_through_cancel
 from ringfence.engines.docker import stage, verify
-from ringfence.engines.docker.connecting import accept, peer
-from ringfence.engines.docker.container import HOME, Plan, container_config
+from ringfence.engines.docker.container import HOME
 from ringfence.engines.docker.daemon import About, Daemon, Image
-from ringfence.engines.docker.janitor import BOX_LABEL, MANAGER_LABEL, is_orphan, own_name
-from ringfence.engines.docker.mounts import check_fields, check_place, plan
+from ringfence.engines.docker.janitor import MANAGER_LABEL, is_orphan
+from ringfence.engines.docker.making import Order, check_kernel, make
+from ringfence.engines.docker.mounts import check_place
 from ringfence.engines.docker.programs import ASK, ImagePrograms
-from ringfence.engines.docker.runtimes import check_runtime
+from ringfence.engines.docker.runtimes import Kernel, Runtime, choose_runtime
 from ringfence.engines.docker.settings import DockerSettings
-from ringfence.engines.docker.surroundings import DockerSurroundings
 from ringfence.errors import InitializationFailed, Internal, SpawnFailed
-from ringfence.limits import rlimits
 from ringfence.limits.choose import find as find_holder
 from ringfence.values.grant import Explain, Grant
 from ringfence.values.guarantee import Guarantee, Wall
@@ -69,29 +65,18 @@ _ALWAYS = frozenset(
 """Named one by one: what is promised elsewhere tomorrow is not held here by itself."""
 _UNEXPLAINED = "refusals by the kernel are not explained: nobody looks at single calls in a container"
 
-_T = TypeVar("_T")
-
 _known: dict[tuple[str, str], ImagePrograms] = {}
 """The programs of images, by daemon and image."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Made:
-    """A container that runs, with its first process connected."""
+class _Source:
+    """Where boxes come from: who makes them, by which runtime, of which image."""
 
-    around: DockerSurroundings
-    first_pid: int
-
-
-@dataclass(frozen=True, slots=True)
-class _Order:
-    """What a container is made from."""
-
+    daemon: Daemon
     about: About
+    runtime: Runtime
     image: Image
-    grant: Grant
-    prepared: Prepared
-    identity: StandIn | None
 
 
 class DockerEngine:
@@ -113,20 +98,20 @@ class DockerEngine:
 
     async def _open_for(self, daemon: Daemon, grant: Grant) -> HelperBox:
         about = await self._meet(daemon)
-        check_runtime(about, self._settings.runtime)
-        guarantees = guarantees_of(about)
+        runtime = choose_runtime(about, self._settings.runtime, own_kernel=Guarantee.OWN_KERNEL in grant.requires)
+        guarantees = guarantees_of(about, runtime)
         if lacking := grant.requires - guarantees:
             raise InitializationFailed(
                 f"Docker does not give what is required: {', '.join(sorted(lacking))}",
                 hint="use the native engine, or a daemon on a kernel with memory and pids control groups",
             )
         _check_grant(grant)
-        image = await daemon.image(self._settings.image)
-        programs = _known.get((self._settings.url, image.id))
+        source = _Source(daemon, about, runtime, await daemon.image(self._settings.image))
+        programs = _known.get((self._settings.url, source.image.id))
         if programs is None:
-            return await self._open_first(daemon, about, image, grant)
+            return await self._open_first(source, grant)
         self._check_python(grant, programs)
-        box, _ = await self._open(daemon, about, image, grant, programs)
+        box, _ = await self._open(source, grant, programs)
         return box
 
     async def _meet(self, daemon: Daemon) -> About:
@@ -139,14 +124,14 @@ class DockerEngine:
                         await daemon.remove(container)
         return self._about
 
-    async def _open_first(self, daemon: Daemon, about: About, image: Image, grant: Grant) -> HelperBox:
+    async def _open_first(self, source: _Source, grant: Grant) -> HelperBox:
         """A box of an image that nobody knows yet: it is asked what is in it, before it is handed out."""
-        box, setting = await self._open(daemon, about, image, grant, ImagePrograms(()))
+        box, setting = await self._open(source, grant, ImagePrograms(()))
         try:
             programs = await self._ask(box)
             if programs is None:  # the grant's limits are too tight for the question
-                programs = await self._ask_apart(daemon, about, image)
-            _known[self._settings.url, image.id] = programs
+                programs = await self._ask_apart(source)
+            _known[self._settings.url, source.image.id] = programs
             self._check_python(grant, programs)
             box.settle(setting(programs))
         except BaseException:
@@ -154,10 +139,10 @@ class DockerEngine:
             raise
         return box
 
-    async def _ask_apart(self, daemon: Daemon, about: About, image: Image) -> ImagePrograms:
+    async def _ask_apart(self, source: _Source) -> ImagePrograms:
         with tempfile.TemporaryDirectory(prefix="ringfence-docker-ask-") as empty:
             grant = Grant(workspace=Path(os.path.realpath(empty)), limits=Limits(wall_seconds=_ASK_SECONDS))
-            box, _ = await self._open(daemon, about, image, grant, ImagePrograms(()))
+            box, _ = await self._open(source, grant, ImagePrograms(()))
             try:
                 programs = await self._ask(box)
             finally:
@@ -199,7 +184,7 @@ class DockerEngine:
             )
 
     async def _open(
-        self, daemon: Daemon, about: About, image: Image, grant: Grant, programs: ImagePrograms
+        self, source: _Source, grant: Grant, programs: ImagePrograms
     ) -> tuple[HelperBox, Callable[[ImagePrograms], Setting]]:
         """A box, and how its setting follows from the programs of its image."""
         stage.check_helper()
@@ -207,26 +192,34 @@ class DockerEngine:
             check_place(os.fspath(path))
         identity = stand_in(tuple(map(os.fspath, grant.writable_roots)))
         uid, gid = (os.getuid(), os.getgid()) if identity is None else (identity.uid, identity.gid)
-        prepared = build_container_view(grant, home=HOME, uid=uid, gid=gid)
+        prepared = build_container_view(grant, home=HOME, uid=uid, gid=gid, own_kernel=source.runtime.has_own_kernel)
         try:
-            made = await self._make(daemon, _Order(about, image, grant, prepared, identity))
+            order = Order(
+                url=self._settings.url,
+                about=source.about,
+                runtime=source.runtime,
+                image=source.image,
+                grant=grant,
+                prepared=prepared,
+                stand_in=identity,
+            )
+            made = await make(source.daemon, order)
         finally:
             prepared.close()
-        holder = find_holder(made.first_pid, grant.limits)
-        notes = [*prepared.notes, f"{about.engine} {about.version}, image {self._settings.image}"]
-        if grant.explain is not Explain.OFF:
-            notes.append(_UNEXPLAINED)
-        if verify.shares(made.first_pid, "cgroup"):
-            notes.append("the names of the host's control groups can be seen in /proc: this engine does not hide them")
-        if not about.bounds_swap:
-            notes.append("this kernel does not count swap: a box may use more than its memory limit of it")
-        wall = Wall(self.name, guarantees_of(about), (f"Docker, {holder.name}",), tuple(notes))
-        audit = SandboxAudit(self.name, ("docker", "run", "--network=none", "--read-only", "--cap-drop=ALL", image.id))
-        setting = partial(_setting, grant, prepared, image)
+        holder = find_holder(made.host_pid, grant.limits)
+        notes = (*prepared.notes, *self._notes(source, grant, made.host_pid))
+        guarantees = guarantees_of(source.about, source.runtime)
+        wall = Wall(source.runtime.wall, guarantees, (f"Docker, {holder.name}",), notes)
+        by = (f"--runtime={source.runtime.name}",) if source.runtime.name else ()
+        hard = ("--network=none", "--read-only", "--cap-drop=ALL", *by)
+        audit = SandboxAudit(source.runtime.wall, ("docker", "run", *hard, source.image.id))
+        setting = partial(_setting, grant, prepared, source.image)
         box = HelperBox(made.around, grant, holder, wall, audit, setting(programs))
         try:
             async with asyncio.timeout(_READY_SECONDS):
                 await box.wait_ready()
+                if source.runtime.has_own_kernel:
+                    await check_kernel(box, source.runtime)
         except (Internal, TimeoutError) as fault:
             await box.close()
             why = fault.message if isinstance(fault, Internal) else f"it was not ready after {_READY_SECONDS:g} s"
@@ -238,69 +231,18 @@ class DockerEngine:
             raise
         return box, setting
 
-    async def _make(self, daemon: Daemon, order: _Order) -> _Made:
-        undo = AsyncExitStack()
-        try:
-            made = await self._build(daemon, order, undo)
-        except BaseException:
-            await _to_the_end(undo.aclose())
-            raise
-        undo.pop_all()
-        return made
-
-    async def _build(self, daemon: Daemon, order: _Order, undo: AsyncExitStack) -> _Made:
-        """Stage, container, connection, proof. What has been made so far can be undone at any step."""
-        image, grant, identity, view = order.image, order.grant, order.identity, order.prepared.view
-        for_root = identity is not None and identity.for_root
-        confinement = container_filter(view, ("/var/tmp", *image.volumes), for_root=for_root)
-        staged = await stage.build(order.prepared, identity, confinement.profile)
-        undo.push_async_callback(staged.take_down)
-        mounts = plan(view, staged.sources)
-        if order.about.is_podman:
-            check_fields(mounts)
-        wanted = verify.expected(mounts)
-        box_id = os.urandom(8).hex()
-        config = container_config(
-            Plan(
-                image=image,
-                uid=view.uid,
-                gid=view.gid,
-                mounts=mounts,
-                seccomp=staged.sources.profile if order.about.is_podman else confinement.profile,
-                limits=grant.limits,
-                cores=grant.cores,
-                runtime=self._settings.runtime,
-                labels=((MANAGER_LABEL, own_name()), (BOX_LABEL, box_id)),
-                for_podman=order.about.is_podman,
-            )
-        )
-        name = f"ringfence-{box_id}"
-        undo.push_async_callback(daemon.remove, name)
-        container = await _to_the_end(daemon.create(config, name))
-        await daemon.start(container)
-        control = await accept(daemon, container, staged.listener)
-        undo.callback(control.close)
-        first_pid = peer(control, view.uid, container)
-        first_process = os.pidfd_open(first_pid)
-        undo.callback(os.close, first_process)
-        memory = tuple(config["HostConfig"]["Tmpfs"])
-        verify.prove(first_pid, wanted, memory, view.uid, view.gid, _namespaces(order.about))
-        staged.close_door()
-        staged.entrust(first_process)
-        around = DockerSurroundings(
-            url=self._settings.url,
-            container=container,
-            stage=staged,
-            control=control,
-            first_process=first_process,
-            configure=(
-                *("umask", str(0o022), *rlimits.words(grant.limits, counts_processes=False)),
-                *confinement.configure,
-            ),
-            seccomp=confinement.seccomp,
-            owner=None if identity is None else (identity.uid, identity.gid),
-        )
-        return _Made(around, first_pid)
+    def _notes(self, source: _Source, grant: Grant, host_pid: int) -> Iterator[str]:
+        yield f"{source.about.engine} {source.about.version}, image {self._settings.image}"
+        if source.runtime.has_own_kernel:
+            yield f"runtime {source.runtime.name or source.about.default_runtime}: {source.runtime.kernel}"
+        elif verify.shares(host_pid, "cgroup"):
+            yield "the names of the host's control groups can be seen in /proc: this engine does not hide them"
+        if source.runtime.kernel is Kernel.MACHINE:
+            yield "what is mounted in the virtual machine is the daemon's word: the host's kernel cannot be asked"
+        if grant.explain is not Explain.OFF:
+            yield _UNEXPLAINED
+        if not source.about.bounds_swap:
+            yield "this kernel does not count swap: a box may use more than its memory limit of it"
 
 
 def _check_grant(grant: Grant) -> None:
@@ -320,30 +262,16 @@ def _check_grant(grant: Grant) -> None:
         )
 
 
-def guarantees_of(about: About) -> frozenset[Guarantee]:
+def guarantees_of(about: About, runtime: Runtime) -> frozenset[Guarantee]:
     """What a box in a container of this daemon promises."""
     given = set(_ALWAYS)
+    if runtime.has_own_kernel:
+        given.add(Guarantee.OWN_KERNEL)
     if about.bounds_memory:
         given.add(Guarantee.MEMORY_BOUNDED)
     if about.bounds_processes:
         given.add(Guarantee.PROCESSES_BOUNDED)
     return frozenset(given)
-
-
-def _namespaces(about: About) -> tuple[str, ...]:
-    """Podman decides by itself about control groups: with version 1 of them a container is in the host's namespace. It
-    then sees their names; where they are mounted, below /sys, it sees nothing either way."""
-    return tuple(name for name in verify.NAMESPACES if name != "cgroup" or not about.is_podman)
-
-
-async def _to_the_end(work: Awaitable[_T]) -> _T:
-    """A daemon goes on making what nobody waits for any more, and then nobody would remove it: wait, and only then be
-    cancelled."""
-    task = asyncio.ensure_future(work)
-    if await wait_through_cancel(task):
-        task.exception()  # looked at: whoever cancelled does not want to know
-        raise asyncio.CancelledError
-    return task.result()
 
 
 def _setting(grant: Grant, prepared: Prepared, image: Image, programs: ImagePrograms) -> Setting:

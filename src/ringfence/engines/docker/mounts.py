@@ -63,7 +63,8 @@ class Sources:
     """Where on the host the things lie that are mounted."""
 
     helper: str
-    control: str
+    control: str | None
+    """The socket to connect to; None if nobody could."""
     hidden_file: str
     hidden_directory: str
     texts: tuple[tuple[str, str], ...]
@@ -82,7 +83,9 @@ def plan(view: View, sources: Sources) -> tuple[Mount, ...]:
     Raises:
         InitializationFailed: something cannot be shown, or cannot be protected, by the names that an engine takes.
     """
-    mounts = [Mount(sources.helper, HELPER), Mount(sources.control, CONTROL)]
+    mounts = [Mount(sources.helper, HELPER)]
+    if sources.control is not None:
+        mounts.append(Mount(sources.control, CONTROL))
     mounts += [Mount(file, f"/etc/{name}") for name, file in sources.texts]
     mounts += [Mount(directory, home) for home, directory in sources.homes.items()]
     mounts += [Mount(path, path) for path in view.readable]

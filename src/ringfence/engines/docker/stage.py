@@ -35,10 +35,14 @@ class Stage:
     """Made by `build`; gone after `let_go` and `wait_gone`, or `take_down`, which is both."""
 
     def __init__(
-        self, listener: socket.socket, guardian: subprocess.Popen[bytes], lifeline: socket.socket, sources: Sources
+        self,
+        listener: socket.socket | None,
+        guardian: subprocess.Popen[bytes],
+        lifeline: socket.socket,
+        sources: Sources,
     ) -> None:
         self.listener = listener
-        """Where the box's first process will connect; only it can, and only once."""
+        """Where the box's first process will connect; only it can, and only once. None if it cannot."""
         self.sources = sources
         self._guardian = guardian
         self._lifeline = lifeline
@@ -57,7 +61,7 @@ class Stage:
 
     def close_door(self) -> None:
         """Nobody else may connect."""
-        if self.listener.fileno() >= 0:
+        if self.listener is not None and self.sources.control is not None and self.listener.fileno() >= 0:
             self.listener.close()
             with suppress(OSError):
                 os.unlink(self.sources.control)
@@ -87,11 +91,13 @@ def check_helper() -> None:
         )
 
 
-async def build(prepared: Prepared, stand_in: StandIn | None, profile: str) -> Stage:
+async def build(prepared: Prepared, stand_in: StandIn | None, profile: str, *, is_carried: bool) -> Stage:
     """Make everything ready.
 
     Args:
         profile: the system-call filter, for engines that take it as a file.
+        is_carried: whether everything goes over the container's stdio. Its first process cannot connect to a socket of
+            the host then, and its files are reached by a process of root's.
 
     Raises:
         InitializationFailed: this file system cannot be shown to another owner, or our helper does not start.
@@ -99,9 +105,11 @@ async def build(prepared: Prepared, stand_in: StandIn | None, profile: str) -> S
     with ExitStack() as undo, ExitStack() as passed:
         made = _Made(tempfile.mkdtemp(prefix="ringfence-docker-"))
         undo.callback(made.remove)
-        sources = _sources(made, prepared, stand_in, profile)
-        listener = _listen(sources.control, stand_in)
-        undo.callback(listener.close)
+        sources = _sources(made, prepared, stand_in, profile, control=None if is_carried else made.later("control"))
+        listener = None
+        if sources.control is not None:
+            listener = _listen(sources.control, stand_in)
+            undo.callback(listener.close)
         lifeline, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         undo.callback(lifeline.close)
         passed.callback(theirs.close)
@@ -181,7 +189,9 @@ class _Made:
                 os.unlink(path) if not os.path.isdir(path) or os.path.islink(path) else os.rmdir(path)
 
 
-def _sources(made: _Made, prepared: Prepared, stand_in: StandIn | None, profile: str) -> Sources:
+def _sources(
+    made: _Made, prepared: Prepared, stand_in: StandIn | None, profile: str, *, control: str | None
+) -> Sources:
     view = prepared.view
     roots: dict[str, str] = {}
     if stand_in is not None:
@@ -191,7 +201,7 @@ def _sources(made: _Made, prepared: Prepared, stand_in: StandIn | None, profile:
     homes = {home: _open_home(made, f"home-{index}", home, view) for index, home in enumerate(closed_parents(view))}
     return Sources(
         helper=helper.path(),
-        control=made.later("control"),
+        control=control,
         hidden_file=made.dead_socket("hidden"),
         hidden_directory=made.dir("hidden.d", 0),
         texts=tuple((name, made.file(name, text)) for name, text in view.texts),
@@ -262,6 +272,7 @@ def _plan(prepared: Prepared, stand_in: StandIn | None, sources: Sources, made: 
         yield from ("lock", str(shared.lock))
         for below in shared.placeholders:
             yield from ("placeholder", below)
+    mapping = "map" if sources.control is not None else "layers"  # which also lets root make files there
     for place in sources.roots.values():
         yield from ("detach", place)
     for path in made.from_last():
@@ -270,7 +281,7 @@ def _plan(prepared: Prepared, stand_in: StandIn | None, sources: Sources, made: 
     if stand_in is not None:
         owners = {path: (uid, gid) for path, uid, gid in stand_in.owners}
         for index, (root, place) in enumerate(sources.roots.items()):
-            yield from ("map", *map(str, (*owners[root], stand_in.uid, stand_in.gid)))
+            yield from (mapping, *map(str, (*owners[root], stand_in.uid, stand_in.gid)))
             yield from ("mapped", prepared.view.origin(root), "attach", str(index), place)
     yield "built"
 

@@ -9,6 +9,7 @@ from contextlib import suppress
 from ringfence.engines.boxes.base import Supervision
 from ringfence.engines.boxes.waiting import wait_readable
 from ringfence.engines.docker.daemon import Daemon
+from ringfence.engines.docker.ferry import Ferry
 from ringfence.engines.docker.stage import Stage
 from ringfence.errors import Internal, RingfenceError
 
@@ -30,8 +31,9 @@ class DockerSurroundings:
         configure: tuple[str, ...],
         seccomp: bytes,
         owner: tuple[int, int] | None,
+        ferry: Ferry | None = None,
     ) -> None:
-        """Takes over the stage, the socket and the descriptor of the first process."""
+        """Takes over the stage, the socket, the descriptor of the first process and the ferry."""
         self.control = control
         self.owner = owner
         self.container = container
@@ -39,6 +41,7 @@ class DockerSurroundings:
         self._url = url
         self._stage = stage
         self._first_process = first_process
+        self._ferry = ferry
         self._complaints, self._complaints_end = os.pipe()
         self._filter = os.memfd_create("ringfence-seccomp", os.MFD_CLOEXEC)
         with open(self._filter, "wb", closefd=False) as file:
@@ -52,8 +55,9 @@ class DockerSurroundings:
     def complaints(self) -> str:
         os.set_blocking(self._complaints, False)
         with suppress(OSError):
-            return os.read(self._complaints, 4096).decode(errors="replace").strip()
-        return ""
+            if said := os.read(self._complaints, 4096).decode(errors="replace").strip():
+                return said
+        return "" if self._ferry is None else self._ferry.complaints()
 
     def supervise(self, listener: int) -> Supervision:
         raise Internal("a container's first process sent a listener that nobody asked for")
@@ -84,6 +88,8 @@ class DockerSurroundings:
         if self._killing is not None:
             await asyncio.wait((self._killing,))
         os.close(self._first_process)
+        if self._ferry is not None:
+            await self._ferry.wait_gone()
         await self._stage.wait_gone()
         with suppress(RingfenceError, TimeoutError):
             async with asyncio.timeout(_REMOVE_SECONDS), Daemon(self._url) as daemon:

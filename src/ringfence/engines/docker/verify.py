@@ -10,6 +10,7 @@ What this does not protect against: a daemon that is hostile. Whoever runs it is
 import os
 import re
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -99,6 +100,42 @@ def expected(mounts: Iterable[Mount]) -> dict[str, tuple[str, str, bool]]:
     return {mount.target: (*locate(mount.source, table), mount.writable) for mount in mounts}
 
 
+def prove_gvisor(pid: int, container: str, wanted: Mapping[str, tuple[str, str, bool]]) -> None:
+    """Look at what gVisor shows to a container: the mounts of its gofer, the process through which all files come.
+
+    What is writable, and what runs with which rights, is decided inside gVisor, where nobody outside can look.
+
+    Raises:
+        InitializationFailed: something is not as ordered, or cannot be looked at.
+    """
+    gofer = _gofer(container)
+    try:
+        table = Path(f"/proc/{gofer}/mountinfo").read_text(errors="surrogateescape")
+    except OSError as fault:
+        raise InitializationFailed(
+            f"what gVisor shows to the container cannot be looked at ({fault.strerror})",
+            hint="the daemon has to run on this machine, in a pid namespace that we can see",
+        ) from fault
+    top = {mounted.point: mounted for mounted in parse_mountinfo(table)}
+    _check_places(top, wanted)
+    _check_unasked(top, wanted, ())
+    check_namespaces(pid, ("net", "mnt"))
+
+
+def _gofer(container: str) -> int:
+    """Which process it is; of root, as everybody can call a process of his own whatever he likes."""
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        with suppress(OSError):
+            program, *words = Path(f"/proc/{name}/cmdline").read_text(errors="replace").split("\0")
+            is_its = program == "runsc-gofer" and any(word.endswith(container) for word in words)
+            if is_its and os.stat(f"/proc/{name}").st_uid == 0:
+                return int(name)
+    raise InitializationFailed(
+        "the process through which gVisor reaches the container's files is not to be seen",
+        hint="the daemon has to run on this machine, in a pid namespace that we can see",
+    )
+
+
 def check_mounts(table: Iterable[Mounted], wanted: Mapping[str, tuple[str, str, bool]], memory: Iterable[str]) -> None:
     """Compare what is mounted with what was meant.
 
@@ -106,12 +143,9 @@ def check_mounts(table: Iterable[Mounted], wanted: Mapping[str, tuple[str, str, 
         InitializationFailed: they differ.
     """
     top = {mounted.point: mounted for mounted in table}  # the last at a place covers those before it
-    for target, (device, place, writable) in wanted.items():
-        found = top.get(target)
-        if found is None or (found.device, found.root) != (device, place):
-            what = "nothing" if found is None else f"{found.root} of device {found.device}"
-            raise _differs(f"{target} shows {what}, not {place} of device {device}")
-        if found.writable and not writable:
+    _check_places(top, wanted)
+    for target, (*_, writable) in wanted.items():
+        if top[target].writable and not writable:
             raise _differs(f"{target} is writable")
     for place in memory:
         if place not in wanted and (place not in top or top[place].kind != "tmpfs"):
@@ -121,6 +155,21 @@ def check_mounts(table: Iterable[Mounted], wanted: Mapping[str, tuple[str, str, 
     root = top.get("/")
     if root is None or root.writable:
         raise _differs("the image's root is writable")
+    _check_unasked(top, wanted, memory)
+
+
+def _check_places(top: Mapping[str, Mounted], wanted: Mapping[str, tuple[str, str, bool]]) -> None:
+    """Whether each shows what was meant, and not what has taken its name since."""
+    for target, (device, place, _) in wanted.items():
+        found = top.get(target)
+        if found is None or (found.device, found.root) != (device, place):
+            what = "nothing" if found is None else f"{found.root} of device {found.device}"
+            raise _differs(f"{target} shows {what}, not {place} of device {device}")
+
+
+def _check_unasked(
+    top: Mapping[str, Mounted], wanted: Mapping[str, tuple[str, str, bool]], memory: Iterable[str]
+) -> None:
     fine = (*_KERNEL, *(target for target, (*_, writable) in wanted.items() if writable))
     known = {"/", *wanted, *memory, *_NETWORK_FILES}
     for point in top:

@@ -9,12 +9,12 @@ import pytest
 
 from ringfence.engines.docker.daemon import About
 from ringfence.engines.docker.engine import guarantees_of
-from ringfence.engines.docker.facts import docker_fact
+from ringfence.engines.docker.facts import docker_facts
 from ringfence.engines.docker.janitor import is_orphan, own_name
 from ringfence.engines.docker.programs import ImagePrograms
-from ringfence.engines.docker.runtimes import check_runtime
+from ringfence.engines.docker.runtimes import Kernel, Runtime
 from ringfence.engines.docker.settings import read_docker_settings
-from ringfence.errors import InitializationFailed, InvalidConfig
+from ringfence.errors import InvalidConfig
 from ringfence.values.guarantee import Guarantee
 
 
@@ -58,8 +58,9 @@ def test_what_is_given_counts_before_the_environment_and_that_before_the_default
 
 
 def test_a_bound_that_the_kernel_does_not_hold_is_not_promised() -> None:
-    whole = guarantees_of(About("1", bounds_memory=True, bounds_swap=True, bounds_processes=True))
-    less = guarantees_of(About("1", bounds_memory=False, bounds_swap=False, bounds_processes=False))
+    runtime = Runtime("", Kernel.HOST)
+    whole = guarantees_of(About("1", bounds_memory=True, bounds_swap=True, bounds_processes=True), runtime)
+    less = guarantees_of(About("1", bounds_memory=False, bounds_swap=False, bounds_processes=False), runtime)
 
     assert whole - less == {Guarantee.MEMORY_BOUNDED, Guarantee.PROCESSES_BOUNDED}
     assert not {Guarantee.OWN_KERNEL, Guarantee.DENIED_AT_OPEN} & whole
@@ -67,7 +68,7 @@ def test_a_bound_that_the_kernel_does_not_hold_is_not_promised() -> None:
 
 @pytest.mark.parametrize("url", ["unix:///nowhere/docker.sock", "tcp://127.0.0.1:1", "https://127.0.0.1:1", "nonsense"])
 def test_doctor_says_plainly_that_no_daemon_answers(url: str) -> None:
-    fact = docker_fact({"DOCKER_HOST": url})
+    (fact,) = docker_facts({"DOCKER_HOST": url})
 
     assert url in fact.missing and fact.hint and not fact.guarantees
 
@@ -75,7 +76,9 @@ def test_doctor_says_plainly_that_no_daemon_answers(url: str) -> None:
 def test_doctor_takes_no_file_for_a_daemon(tmp_path: Path) -> None:
     (tmp_path / "docker.sock").touch()
 
-    assert "no Docker daemon" in docker_fact({"DOCKER_HOST": f"unix://{tmp_path}/docker.sock"}).missing
+    (fact,) = docker_facts({"DOCKER_HOST": f"unix://{tmp_path}/docker.sock"})
+
+    assert "no Docker daemon" in fact.missing
 
 
 def test_the_name_of_a_manager_is_of_this_process() -> None:
@@ -87,39 +90,6 @@ def test_podman_is_known_by_what_it_says_it_is_made_of() -> None:
     docker = About.parse({"Version": "28.2", "Components": [{"Name": "Engine"}, {"Name": "containerd"}]}, {})
 
     assert (podman.engine, docker.engine) == ("Podman", "Docker")
-
-
-def an_about(default: str = "runc", *, is_podman: bool = False) -> About:
-    info = {"Runtimes": {"runc": {}, "crun": {}, "runsc": {}, "kata": {}}, "DefaultRuntime": default}
-    parts = {"Components": [{"Name": "Podman Engine"}]} if is_podman else {}
-    return About.parse(parts, info)
-
-
-@pytest.mark.req("B12")
-@pytest.mark.parametrize("asked", [None, "runc", "crun"])
-def test_a_runtime_that_is_there_and_uses_the_host_s_kernel_will_do(asked: str | None) -> None:
-    check_runtime(an_about(), asked)
-
-
-@pytest.mark.req("B12")
-@pytest.mark.parametrize(
-    ("about", "asked", "said", "hint"),
-    [
-        (an_about(), "youki", "it has crun, kata, runc, runsc", "RINGFENCE_DOCKER_RUNTIME"),
-        (an_about(), "runsc", "gVisor", "RINGFENCE_PROCESS_SANDBOX=gvisor"),
-        (an_about(), "kata", "virtual machine", "crun, runc"),
-        (an_about("runsc"), None, "'runsc'", "crun, runc"),
-        (an_about("crun", is_podman=True), "runc", "by crun", "--runtime runc"),
-        (an_about("/usr/bin/kata-runtime", is_podman=True), None, "Kata", "crun, runc"),
-    ],
-)
-def test_a_runtime_that_no_box_can_be_made_with_is_refused_with_what_to_do(
-    about: About, asked: str | None, said: str, hint: str
-) -> None:
-    with pytest.raises(InitializationFailed) as caught:
-        check_runtime(about, asked)
-
-    assert said in caught.value.message and hint in caught.value.hint
 
 
 def test_the_runtime_is_the_one_that_is_given_else_the_environment_s() -> None:

@@ -1,0 +1,232 @@
+"""Makes one container with our helper as its first process, by one of two ways, and proves that it is as ordered.
+
+    on the host's kernel       the helper connects to a socket of ours; the kernel is asked about everything
+    on a kernel of its own     everything goes over its stdin and stdout; the host's kernel is asked about what it sees,
+                               and the box itself, before anything else runs in it, about which kernel it is on
+
+What has been made so far can be undone at every step, also when we are cancelled.
+"""
+
+import asyncio
+import os
+import re
+import socket
+from collections.abc import Awaitable
+from contextlib import AsyncExitStack, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TypeVar
+
+from ringfence.confinement.base import Cover, How, Prepared, StandIn
+from ringfence.confinement.choose import container_filter
+from ringfence.engines.boxes.box import HelperBox
+from ringfence.engines.boxes.waiting import wait_through_cancel
+from ringfence.engines.docker import stage, verify
+from ringfence.engines.docker.connecting import accept, peer
+from ringfence.engines.docker.container import Plan, container_config
+from ringfence.engines.docker.daemon import About, Daemon, Image
+from ringfence.engines.docker.ferry import Ferry, board
+from ringfence.engines.docker.janitor import BOX_LABEL, MANAGER_LABEL, own_name
+from ringfence.engines.docker.mounts import HELPER, Mount, check_fields, plan
+from ringfence.engines.docker.runtimes import Kernel, Runtime
+from ringfence.engines.docker.stage import Stage
+from ringfence.engines.docker.surroundings import DockerSurroundings
+from ringfence.errors import InitializationFailed
+from ringfence.limits import rlimits
+from ringfence.values.grant import Grant
+from ringfence.values.request import Request, Stream
+
+_GVISOR_PROCESSES = 2048
+"""Threads of gVisor itself, and those in which guest code runs, several for each of its processes. Inside, gVisor holds
+the box to its own number."""
+_BOOT_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What a container is made from."""
+
+    url: str
+    about: About
+    runtime: Runtime
+    image: Image
+    grant: Grant
+    prepared: Prepared
+    stand_in: StandIn | None
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """A container that runs, with a way to its first process."""
+
+    around: DockerSurroundings
+    host_pid: int
+    """Its first process, or what runs its kernel."""
+
+
+async def make(daemon: Daemon, order: Order) -> Made:
+    """
+    Raises:
+        InitializationFailed: it could not be made, or is not as it was ordered.
+    """
+    undo = AsyncExitStack()
+    try:
+        made = await _build(daemon, order, undo)
+    except BaseException:
+        await _to_the_end(undo.aclose())
+        raise
+    undo.pop_all()
+    return made
+
+
+async def check_kernel(box: HelperBox, runtime: Runtime) -> None:
+    """Ask a new box, in which nothing but our helper has run yet, which kernel it is on.
+
+    Raises:
+        InitializationFailed: it is the host's, whatever the runtime is called.
+    """
+    said = bytearray()
+
+    def listen(stream: Stream, piece: bytes) -> None:
+        if stream is Stream.STDOUT:
+            said.extend(piece)
+
+    done = await box.run(Request(argv=(HELPER, "kernel"), on_output=listen))
+    boot, _, _ = said.decode(errors="replace").partition(" ")
+    if not done.ok or not _BOOT_ID.fullmatch(boot):
+        raise InitializationFailed(f"the box does not say which kernel it is on, which should be {runtime.kernel}")
+    if boot == Path("/proc/sys/kernel/random/boot_id").read_text().strip():
+        raise InitializationFailed(
+            f"the runtime {runtime.name!r} should give {runtime.kernel}, and runs containers on the host's",
+            hint="look at how it is registered in the daemon's settings",
+        )
+
+
+async def _build(daemon: Daemon, order: Order, undo: AsyncExitStack) -> Made:
+    view, is_carried = order.prepared.view, order.runtime.has_own_kernel
+    for_root = order.stand_in is not None and order.stand_in.for_root
+    confinement = container_filter(view, ("/var/tmp", *order.image.volumes), for_root=for_root)
+    staged = await stage.build(order.prepared, order.stand_in, confinement.profile, is_carried=is_carried)
+    undo.push_async_callback(staged.take_down)
+    if order.runtime.kernel is Kernel.MACHINE:
+        view = replace(view, covers=tuple(map(_freeze_pinned, view.covers)))
+    mounts = plan(view, staged.sources)
+    if order.about.is_podman:
+        check_fields(mounts)
+    wanted = verify.expected(mounts)
+    profile = staged.sources.profile if order.about.is_podman else confinement.profile
+    plan_of_it = _plan(order, mounts, profile, os.urandom(8).hex())
+    config = container_config(plan_of_it)
+    name = f"ringfence-{dict(plan_of_it.labels)[BOX_LABEL]}"
+    undo.push_async_callback(daemon.remove, name)
+    container = await _to_the_end(daemon.create(config, name))
+    if is_carried:
+        ferry, host_pid, first_process = await _board(daemon, order, container, undo)
+        control = ferry.control
+        if order.runtime.kernel is Kernel.GVISOR:
+            verify.prove_gvisor(host_pid, container, wanted)
+        configure = (*rlimits.words(order.grant.limits), "reaper")
+    else:
+        ferry = None
+        control, host_pid, first_process = await _connect(daemon, order, container, staged, undo)
+        memory = tuple(config["HostConfig"]["Tmpfs"])
+        verify.prove(host_pid, wanted, memory, view.uid, view.gid, _namespaces(order.about))
+        configure = (*rlimits.words(order.grant.limits, counts_processes=False), *confinement.configure)
+    staged.close_door()
+    staged.entrust(first_process)
+    around = DockerSurroundings(
+        url=order.url,
+        container=container,
+        stage=staged,
+        control=control,
+        first_process=first_process,
+        configure=("umask", str(0o022), *configure),
+        seccomp=confinement.seccomp,
+        owner=None if order.stand_in is None else (order.stand_in.uid, order.stand_in.gid),
+        ferry=ferry,
+    )
+    return Made(around, host_pid)
+
+
+def _plan(order: Order, mounts: tuple[Mount, ...], profile: str, box_id: str) -> Plan:
+    own_processes = 1  # our first process
+    if order.runtime.kernel is Kernel.GVISOR:
+        own_processes += _GVISOR_PROCESSES
+    return Plan(
+        image=order.image,
+        uid=order.prepared.view.uid,
+        gid=order.prepared.view.gid,
+        mounts=mounts,
+        seccomp=profile,
+        limits=order.grant.limits,
+        cores=order.grant.cores,
+        runtime=order.runtime.name,
+        is_carried=order.runtime.has_own_kernel,
+        own_processes=own_processes,
+        labels=((MANAGER_LABEL, own_name()), (BOX_LABEL, box_id)),
+        for_podman=order.about.is_podman,
+    )
+
+
+def _freeze_pinned(cover: Cover) -> Cover:
+    """What holds a name in place is a mount of the kernel that moves files: whether a virtual machine's does is nothing
+    that we have seen. So it is read-only there."""
+    return replace(cover, how=How.FREEZE) if cover.how is How.PIN else cover
+
+
+async def _connect(
+    daemon: Daemon, order: Order, container: str, staged: Stage, undo: AsyncExitStack
+) -> tuple[socket.socket, int, int]:
+    if staged.listener is None:
+        raise AssertionError("a stage that nobody can connect to")
+    await daemon.start(container)
+    control = await accept(daemon, container, staged.listener)
+    undo.callback(control.close)
+    first_pid = peer(control, order.prepared.view.uid, container)
+    first_process = os.pidfd_open(first_pid)
+    undo.callback(os.close, first_process)
+    return control, first_pid, first_process
+
+
+async def _board(daemon: Daemon, order: Order, container: str, undo: AsyncExitStack) -> tuple[Ferry, int, int]:
+    async def attached() -> Ferry:
+        ferry = await board(order.url, container)
+        undo.push_async_callback(ferry.sink)
+        return ferry
+
+    ferry = await _to_the_end(attached())
+    await daemon.start(container)
+    host_pid = await daemon.first_pid(container)
+    try:
+        first_process = os.pidfd_open(host_pid)
+    except OSError as fault:
+        raise InitializationFailed(
+            f"what runs the container cannot be seen ({fault.strerror})", hint="the daemon has to run on this machine"
+        ) from fault
+    undo.callback(os.close, first_process)
+    groups = ""
+    with suppress(OSError):
+        groups = Path(f"/proc/{host_pid}/cgroup").read_text()
+    if not verify.belongs_to(groups, container):
+        raise InitializationFailed(
+            "what runs the container is in no control group of it, so that nothing holds its memory",
+            hint="register the runtime without --ignore-cgroups; or has it just ended? See the daemon's own log",
+        )
+    return ferry, host_pid, first_process
+
+
+def _namespaces(about: About) -> tuple[str, ...]:
+    """Podman decides by itself about control groups: with version 1 of them a container is in the host's namespace. It
+    then sees their names; where they are mounted, below /sys, it sees nothing either way."""
+    return tuple(name for name in verify.NAMESPACES if name != "cgroup" or not about.is_podman)
+
+
+async def _to_the_end(work: Awaitable[_T]) -> _T:
+    """A daemon goes on making what nobody waits for any more, and then nobody would remove it: wait, and only then be
+    cancelled."""
+    task = asyncio.ensure_future(work)
+    if await wait_through_cancel(task):
+        task.exception()  # looked at: whoever cancelled does not want to know
+        raise asyncio.CancelledError
+    return task.result()
