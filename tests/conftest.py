@@ -35,6 +35,7 @@ def pytest_configure(config: pytest.Config) -> None:
     os.chmod(private, 0o711)
     os.environ["TMPDIR"] = tempfile.tempdir = private
     config.stash[_PRIVATE_TMP] = private
+    leaks.work_in(private)
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
@@ -84,8 +85,9 @@ def _natural(name: str) -> tuple[str, int]:
 
 
 @pytest.fixture(autouse=True)
-def nothing_is_left_behind() -> Iterator[None]:
+def nothing_is_left_behind(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Fails a test that leaves a process, descriptor, mount, cgroup or temporary file. There is no way to opt out."""
+    leaks.work_in(tmp_path_factory.getbasetemp())
     before = leaks.Snapshot.take()
     yield
     if left := leaks.wait_for_leaks(before):

@@ -86,6 +86,20 @@ def test_a_mount_that_is_left_is_named(tmp_path: Path) -> None:
     assert wait_for_leaks(before) == []
 
 
+@pytest.mark.root
+def test_a_mount_among_the_temporary_files_of_somebody_else_is_not_ours() -> None:
+    before = Snapshot.take()
+    with tempfile.TemporaryDirectory(dir=os.environ["PYTEST_DEBUG_TEMPROOT"]) as theirs:
+        mounted = subprocess.run(["mount", "-t", "tmpfs", "none", theirs], capture_output=True, text=True)
+        if mounted.returncode != 0:
+            pytest.skip(f"this machine does not let root mount: {mounted.stderr.strip()}")
+
+        left = wait_for_leaks(before, grace_seconds=0)
+        subprocess.run(["umount", theirs], check=True)
+
+    assert left == []
+
+
 @pytest.mark.parametrize(
     ("point", "foreign"),
     [

@@ -4,7 +4,8 @@ Theory of operation: `adopt_orphans` makes this process the reaper of its descen
 gone turns up among our children instead of vanishing to init. Children that have died are reaped and are no leak. What
 other processes of the machine do meanwhile (other test workers, container engines) must not count: descriptors and
 children are our own by nature, the conftest makes the directory for temporary files private to this process, a cgroup
-carries the pid of its maker in its name, and mounts of container engines and of init are left out.
+carries the pid of its maker in its name, and mounts are left out that container engines and init make, or that lie where
+everybody has temporary files but not in a place that was said to be ours (`work_in`).
 
 What this does not notice: a file that is not named ringfence*, a thread, and a process that left our tree by being
 adopted by a nearer reaper.
@@ -19,7 +20,9 @@ import re
 import tempfile
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -30,9 +33,13 @@ _PR_SET_CHILD_SUBREAPER = 36  # linux/prctl.h
 _PROC = Path("/proc/self")
 _CGROUPS = Path("/sys/fs/cgroup")
 _CGROUP_NAME = re.compile(r"ringfence-(\d+)-")  # the pid of its maker
+_SHARED = ("/tmp/", "/var/tmp/", "/dev/shm/")
 _FOREIGN_MOUNTS = ("/run/", "/var/lib/docker/", "/var/lib/containerd/", "/var/lib/containers/")
 OF_A_CONTAINER = re.compile(r"/(overlay2/[0-9a-f]{32,}/merged|containers/[0-9a-f]{32,}/.*|netns/[0-9a-z]+)$")
 """Where any container engine, wherever it keeps its data, mounts what belongs to its containers."""
+_CONTAINER_ID = re.compile(r"[0-9a-f]{64}")
+
+_our_places: set[str] = set()
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +61,11 @@ def adopt_orphans() -> None:
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
         raise OSError(ctypes.get_errno(), "prctl(PR_SET_CHILD_SUBREAPER)")
+
+
+def work_in(directory: str | Path) -> None:
+    """From now on, a mount below this directory is ours, also where others have temporary files."""
+    _our_places.add(f"{directory}/")
 
 
 def wait_for_leaks(before: Snapshot, grace_seconds: float = GRACE_SECONDS) -> list[str]:
@@ -136,20 +148,41 @@ def _descriptors() -> Iterator[str]:
 
 
 def _mounts() -> Iterator[str]:
-    for line in (_PROC / "mountinfo").read_text(errors="replace").splitlines():
+    shared = (*_SHARED, f"{os.environ.get('PYTEST_DEBUG_TEMPROOT', '/tmp').rstrip('/')}/")
+    yield from _our_mounts((_PROC / "mountinfo").read_text(errors="replace"), shared, tuple(_our_places))
+
+
+@lru_cache(maxsize=2)  # most tests mount nothing, and a machine may have hundreds of mounts
+def _our_mounts(mountinfo: str, shared: tuple[str, ...], ours: tuple[str, ...]) -> tuple[str, ...]:
+    found = []
+    for line in mountinfo.splitlines():
         number, _, _, _, point = line.split()[:5]
-        if OF_A_CONTAINER.search(point) or ("/rf-tests-" in point and not point.startswith(tempfile.gettempdir())):
-            continue  # an engine's, or in the private directory of another worker
+        if OF_A_CONTAINER.search(point) or (point.startswith(shared) and not point.startswith(ours)):
+            continue  # an engine's, or somebody else's temporary file
         if "ringfence" in point or not point.startswith(_FOREIGN_MOUNTS):
-            yield f"mount {number} on {point}"
+            found.append(f"mount {number} on {point}")
+    return tuple(found)
 
 
 def _cgroups() -> Iterator[str]:
-    for directory, names, _ in os.walk(_CGROUPS):
-        for name in names:
-            maker = _CGROUP_NAME.match(name)
-            if maker is not None and not _is_someone_elses(int(maker[1])):
-                yield f"cgroup {directory}/{name}"
+    for directory in _directories_below(_CGROUPS):
+        maker = _CGROUP_NAME.match(os.path.basename(directory))
+        if maker is not None and not _is_someone_elses(int(maker[1])):
+            yield f"cgroup {directory}"
+
+
+def _directories_below(root: Path) -> Iterator[str]:
+    """What os.walk would find, without listing the dozens of files in each cgroup that has no other below it."""
+    waiting = [str(root)]
+    while waiting:
+        with suppress(OSError):  # gone meanwhile, or closed to us
+            directory = waiting.pop()
+            if os.stat(directory).st_nlink == 2:  # the link from its parent, and its own "."
+                continue
+            with os.scandir(directory) as entries:
+                below = [entry.path for entry in entries if entry.is_dir(follow_symlinks=False)]
+            yield from below
+            waiting += (path for path in below if not _CONTAINER_ID.fullmatch(os.path.basename(path)))  # the engine's
 
 
 def _is_someone_elses(pid: int) -> bool:
