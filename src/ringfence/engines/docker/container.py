@@ -82,6 +82,7 @@ def container_config(plan: Plan) -> dict[str, Any]:
         "AttachStderr": False,
         "OpenStdin": False,
         "Tty": False,
+        "StopSignal": "SIGKILL",  # our first process heeds no other, and a daemon that restarts would wait for it
         "Healthcheck": {"Test": ["NONE"]},  # or the image's own would be run beside us
         "Labels": dict(plan.labels),
         "HostConfig": {

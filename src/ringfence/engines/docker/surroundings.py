@@ -15,7 +15,7 @@ from ringfence.errors import Internal, RingfenceError
 _GRACE_SECONDS = 3.0
 """How long the first process may take to see that it was let go; one that does not has been frozen."""
 _REMOVE_SECONDS = 8.0
-"""How long the daemon may take to say that the container is gone: nothing of it runs any more by then."""
+"""How long the daemon may take to end a container, and to say that it is gone: whoever closes the box waits for it."""
 
 
 class DockerSurroundings:
@@ -66,8 +66,8 @@ class DockerSurroundings:
 
     async def _thaw(self) -> None:
         """What is frozen does not even die."""
-        with suppress(RingfenceError):
-            async with Daemon(self._url) as daemon:
+        with suppress(RingfenceError, TimeoutError):
+            async with asyncio.timeout(_REMOVE_SECONDS), Daemon(self._url) as daemon:
                 await daemon.thaw_and_kill(self.container)
 
     def let_go(self) -> None:
