@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from ringfence.engines.boxes.box import HelperBox
-from ringfence.engines.docker import debts
+from ringfence.engines.docker import debts, surroundings
 from ringfence.engines.docker.daemon import Daemon
 from ringfence.engines.docker.engine import DockerEngine
 from ringfence.engines.docker.janitor import MANAGER_LABEL, own_name
@@ -31,6 +31,7 @@ from ringfence.values.limits import Limit, Limits
 from ringfence.values.outcome import Exited, LimitHit, Result, Signalled, TimedOut
 from ringfence.values.request import Request
 from tests.integration.docker_bench import SECONDS, Bench
+from tests.soak.gate import Gate
 from tests.support import docker
 from tests.support.own_docker import OwnDaemon, own_daemon
 
@@ -299,6 +300,32 @@ def test_a_box_that_is_paused_when_it_is_closed_goes_all_the_same(bench: Bench) 
     bench.use(work, protected=PROTECTED)
 
     assert os.listdir(bench.workspace) == []
+
+
+@pytest.mark.req("B7")
+def test_a_box_that_is_frozen_while_its_daemon_hangs_holds_nobody_up_and_goes_when_it_answers(
+    bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ringfence.engines.boxes.box._DEATH_SECONDS", 1.0)
+    monkeypatch.setattr("ringfence.engines.docker.surroundings._REMOVE_SECONDS", 1.0)
+
+    async def main() -> int:
+        async with Gate(tmp_path / "gate", bench.settings.url) as gate:
+            engine = DockerEngine(DockerSettings(gate.url, bench.settings.image))
+            box = await engine.open(Grant(workspace=bench.workspace))
+            await asyncio.to_thread(docker.command, "pause", container_of(box))
+            gate.hang()
+            async with asyncio.timeout(20):
+                assert (await box.run(Request(command="true", timeout=0.5))).ending == TimedOut(0.5)
+                assert not box.alive
+                await box.close()
+            gate.open()
+            await (await engine.open(Grant(workspace=bench.workspace))).close()
+            while surroundings._frozen:
+                await asyncio.sleep(0.02)
+            return box._control.first_pid
+
+    assert not os.path.exists(f"/proc/{asyncio.run(main())}")
 
 
 def test_a_daemon_that_hangs_does_not_hold_up_the_end_of_a_box(bench: Bench, tmp_path: Path) -> None:

@@ -187,8 +187,8 @@ class ContainerSoak:
             self._say(session, f"answered after {seconds:.1f} s, which is more than {allowed_seconds:g} s")
         if isinstance(done, ExecutionResult) and done.full.ending == Exited(0):
             if self._is_right(session, done.stdout, token, may_forget=may_fail):
-                session.last, session.settled = token, strikes
                 self._report.right += 1
+            session.last, session.settled = token, strikes
         elif may_fail:
             self._report.hit[_ending(done)] += 1
         else:
@@ -289,9 +289,9 @@ class ContainerSoak:
         await self._strike(lambda container, pid: self._daemon.command("rm", "--force", container))
 
     async def _pause(self) -> None:
-        await self._strike(lambda container, pid: self._daemon.command("pause", container))
+        await self._strike(lambda container, pid: self._daemon.command("pause", container), kills=False)
 
-    async def _strike(self, blow: Callable[[str, int], object]) -> None:
+    async def _strike(self, blow: Callable[[str, int], object], *, kills: bool = True) -> None:
         """Do something to some containers: mostly of sessions, now and then to one that waits."""
         chosen: list[Session | None] = [*self._random.sample(self._sessions, STRUCK_AT_ONCE), None]
         for session in chosen:
@@ -300,7 +300,9 @@ class ContainerSoak:
                 continue
             with session.blow() if session is not None else nullcontext():
                 await asyncio.to_thread(blow, box._around.container, box._control.first_pid)
-                await asyncio.sleep(0.02)  # what was told to die is dead
+                end = time.monotonic() + (CALL_SECONDS if kills else 0)
+                while box.alive and time.monotonic() < end:  # a daemon may answer before it is done
+                    await asyncio.sleep(0.02)
 
     def _box_of(self, session: Session | None) -> Any:
         if session is None:
