@@ -38,8 +38,8 @@ bench: setup ## measure what the walls cost; CHART=FILE draws a picture
 alternatives: setup ## install what others would use instead, for make bench
 	@scripts/alternatives.sh
 
-soak: setup ## run ten thousand executions with random faults
-	@$(PYTHON) -m tests.soak
+soak: setup ## run ten thousand executions with random faults; CONTAINERS=SECONDS, as root: fifty sessions in Docker
+	@$(PYTHON) -m tests.soak $(if $(CONTAINERS),--containers $(CONTAINERS))
 
 lock: ## renew the pinned versions of dependencies (needs uv)
 	@uv lock --upgrade

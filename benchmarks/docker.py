@@ -1,11 +1,15 @@
-"""What a call in a container costs: Ringfence's boxes in Docker, and the ways in which Docker itself runs a command.
+"""What a call in a container costs: Ringfence's boxes in Docker, and what else runs a command in a container.
 
 python -m benchmarks.docker [rounds]
 
 Needs a daemon that DOCKER_HOST names (scripts/docker-engine.sh up DIRECTORY), and the image RINGFENCE_DOCKER_IMAGE. All
 containers run the same image without a network. "The box alone" is the engine without policy and journal; the others
-have both, as a user does. Ratios are to `subprocess.run` of `true`, in one interleaved run; then
-the same calls from several sessions at once.
+have both, as a user does. Ratios are to `subprocess.run` of `/bin/true`, in one interleaved run; then come the goals,
+and the same calls from several sessions at once.
+
+llm-sandbox is measured where scripts/alternatives.sh has put it, at its best: without its set-up of an environment, in
+containers that end at once, in a session that stays open, and in one of its pool, whose containers are used again and
+again. It runs in a process of its own that takes orders over a pipe, which adds less than a tenth of a millisecond.
 """
 
 import asyncio
@@ -15,7 +19,8 @@ import sys
 import tempfile
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import aiodocker
@@ -23,8 +28,9 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks import chart
+from benchmarks.alternatives import TRUE, Place, Unavailable, python_library
 from benchmarks.rounds import Case, measure, report
-from ringfence import Docker, DockerExecutor, ExecutionRequest, Sandbox, SandboxManager
+from ringfence import Docker, DockerExecutor, ExecutionRequest, PoolConfig, Sandbox, SandboxManager, SandboxPool
 from ringfence.values.request import Request
 
 ROUNDS = 30
@@ -32,11 +38,42 @@ SESSIONS = (1, 2, 4, 8)
 SECONDS = 3.0
 WARM_GOAL = 2.0
 """A warm call, in calls of subprocess.run."""
-EXEC_GOAL = 1 / 25
-"""The same, in calls of docker exec."""
-
+EXEC_GOAL = 25.0
+"""One of docker exec, in warm calls."""
+POOL_GOAL = 2.0
+"""The first call of a session with boxes waiting, in warm calls: nothing is made while it waits."""
 RUN_GOAL = 1.5
 """A container for a single call, in calls of docker run."""
+
+_LLM_SANDBOX = """
+import shlex
+from llm_sandbox import SandboxBackend, SandboxSession
+from llm_sandbox.pool import PoolConfig, create_pool_manager
+
+ALIKE = dict(
+    lang="python",
+    image=sys.argv[1],
+    skip_environment_setup=True,
+    runtime_configs=dict(network_mode="none", command="sleep infinity", stop_signal="SIGKILL"),
+)
+
+def session():
+    return SandboxSession(backend=SandboxBackend.DOCKER, **ALIKE)
+
+def run_in(box, command):
+    output = box.execute_command(shlex.join(command))
+    return [output.exit_code, output.stderr]
+
+def run(way, command):
+    if way == "open":
+        return run_in(opened, command)
+    with SandboxSession(pool=pool, lang="python") if way == "pool" else session() as box:
+        return run_in(box, command)
+
+kept = PoolConfig(max_pool_size=4, min_pool_size=2)
+with create_pool_manager(backend=SandboxBackend.DOCKER, config=kept, **ALIKE) as pool, session() as opened:
+    listen("llm-sandbox", run)
+"""
 
 
 class Plain:
@@ -53,13 +90,13 @@ class Plain:
         return subprocess.run(line, check=True, stdin=subprocess.DEVNULL, capture_output=True, text=True).stdout.strip()
 
     async def exec(self) -> None:
-        self._docker("exec", self._id, "true")
+        self._docker("exec", self._id, *TRUE)
 
     async def run(self) -> None:
-        self._docker("run", "--rm", "--network", "none", self._image, "true")
+        self._docker("run", "--rm", "--network", "none", self._image, *TRUE)
 
     async def exec_by_aiodocker(self) -> None:
-        started = await self._client.containers.container(self._id).exec(["true"])
+        started = await self._client.containers.container(self._id).exec(list(TRUE))
         async with started.start(detach=False) as stream:
             while await stream.read_out() is not None:
                 pass
@@ -70,66 +107,165 @@ class Plain:
         self._docker("rm", "--force", self._id)
 
 
-@asynccontextmanager
-async def everything(url: str, image: str) -> AsyncIterator[tuple[list[Case], SandboxManager, Plain]]:
-    """The cases, with what they need standing."""
-    plain = Plain(url, image)
-    manager = SandboxManager(docker_url=url, pool_size=2)
-    try:
-        await manager.start()
-        with tempfile.TemporaryDirectory(prefix="ringfence-bench-") as workspace:
-            async with Sandbox(workspace, docker=Docker(url=url, image=image)) as box:
-                yield _cases(plain, manager, box, DockerExecutor(docker=Docker(url=url, image=image))), manager, plain
-    finally:
-        await manager.cleanup()
-        await plain.close()
+@dataclass(frozen=True, slots=True)
+class Bench:
+    """Everything that is measured, standing."""
 
+    plain: Plain
+    manager: SandboxManager
+    without_pool: SandboxManager
+    """One whose pool keeps nothing ready."""
+    box: Sandbox
+    executor: DockerExecutor
 
-def _cases(plain: Plain, manager: SandboxManager, box: Sandbox, executor: DockerExecutor) -> list[Case]:
-    async def bare() -> None:
-        subprocess.run(["/bin/true"], check=True, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, env={})
-
-    async def once() -> None:
-        (await executor.execute(ExecutionRequest(command="true"))).full.check()
-
-    async def refilled() -> None:
-        await manager.pool.wait_ready()
-        while any(state.closing or state.starting for state in manager.pool.state().values()):
+    async def settle(self) -> None:
+        """Until the pool is full again and nothing is being closed."""
+        await self.manager.pool.wait_ready()
+        pools = (self.manager.pool, self.without_pool.pool)
+        while any(state.closing or state.starting for pool in pools for state in pool.state().values()):
             await asyncio.sleep(0.005)
         await asyncio.sleep(0.005)
 
-    def ours(
-        name: str, run: Callable[[], Awaitable[None]], at_most: float | None = None, of: Case | None = None
-    ) -> Case:
-        return Case(name, run, setup=refilled, group="ringfence", at_most=at_most, of=of)
+
+@asynccontextmanager
+async def standing(url: str, image: str) -> AsyncIterator[Bench]:
+    async with AsyncExitStack() as stack:
+        plain = Plain(url, image)
+        stack.push_async_callback(plain.close)
+        manager = await stack.enter_async_context(SandboxManager(docker_url=url, pool_size=2, max_instances=12))
+        nothing_ready = PoolConfig(min_instances=0, max_instances=12)
+        pool = await stack.enter_async_context(SandboxPool(nothing_ready, docker_url=url))
+        workspace = stack.enter_context(tempfile.TemporaryDirectory(prefix="ringfence-bench-"))
+        box = await stack.enter_async_context(Sandbox(workspace, docker=Docker(url=url, image=image)))
+        executor = DockerExecutor(docker=Docker(url=url, image=image))
+        yield Bench(plain, manager, SandboxManager(aio_pool=pool), box, executor)
+
+
+@dataclass(frozen=True, slots=True)
+class Cases:
+    """What is measured; those that a goal is about have names."""
+
+    bare: Case
+    by_exec: Case
+    by_run: Case
+    warm: Case
+    first: Case
+    once: Case
+    others: tuple[Case, ...]
+
+    @property
+    def all(self) -> list[Case]:
+        named = (self.by_exec, self.by_run, self.warm, self.first, self.once)
+        rest = sorted((*named, *self.others), key=lambda case: (case.group, case.name))
+        return [self.bare, *rest]
+
+
+def make_cases(bench: Bench, others: list[Case]) -> Cases:
+    plain, manager, box = bench.plain, bench.manager, bench.box
+    turn = iter(range(1_000_000))
+
+    async def bare() -> None:
+        subprocess.run(TRUE, check=True, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, env={})
+
+    async def once() -> None:
+        (await bench.executor.execute(ExecutionRequest(command="/bin/true"))).full.check()
 
     async def shell(command: str) -> None:
         (await box.shell(command)).check()
 
-    async def alone(command: str) -> None:
-        (await (await box.lend()).run(Request(command=command))).check()
+    async def alone() -> None:
+        (await (await box.lend()).run(Request(command="/bin/true"))).check()
 
     async def fresh() -> None:
         (await manager.execute_shell("/bin/true")).full.check()
 
+    async def first_of(chosen: SandboxManager) -> None:
+        name = f"session-{next(turn)}"
+        (await chosen.execute_shell("/bin/true", session_id=name)).full.check()
+        ended.append((chosen, name))
+
+    ended: list[tuple[SandboxManager, str]] = []
+
+    async def settle() -> None:
+        while ended:
+            chosen, name = ended.pop()
+            await chosen.cleanup(name)
+        await bench.settle()
+
     async def python() -> None:
         (await box.python("pass")).check()
 
-    first = Case("subprocess.run: true", bare, setup=refilled, group="bare")
-    by_hand = Case("docker exec: true", plain.exec, setup=refilled, group="docker")
-    by_run = Case("docker run --rm: true", plain.run, setup=refilled, group="docker")
-    return [
-        first,
-        by_hand,
-        Case("aiodocker exec: true", plain.exec_by_aiodocker, setup=refilled, group="docker"),
-        by_run,
-        ours("ringfence, the box alone: /bin/true", lambda: alone("/bin/true"), WARM_GOAL),
-        ours("ringfence, open box: /bin/true", lambda: shell("/bin/true"), EXEC_GOAL, by_hand),
-        ours("ringfence, open box: shell builtin", lambda: shell("true")),
-        ours("ringfence, open box: python 'pass'", python),
-        ours("ringfence, a box of the pool for each: /bin/true", fresh),
-        ours("ringfence, a container for each: true", once, RUN_GOAL, by_run),
-    ]
+    def case(group: str, name: str, run: Callable[[], Awaitable[None]]) -> Case:
+        return Case(f"{group}{': ' if group == 'subprocess.run' else ', '}{name}", run, setup=settle, group=group)
+
+    for other in others:
+        other.setup = settle
+    return Cases(
+        bare=case("subprocess.run", "/bin/true", bare),
+        by_exec=case("docker", "exec: /bin/true", plain.exec),
+        by_run=case("docker", "run --rm: /bin/true", plain.run),
+        warm=case("ringfence", "open box: /bin/true", lambda: shell("/bin/true")),
+        first=case("ringfence", "first call of a session, boxes wait: /bin/true", lambda: first_of(manager)),
+        once=case("ringfence", "a container for each: /bin/true", once),
+        others=(
+            case("docker", "exec by aiodocker: /bin/true", plain.exec_by_aiodocker),
+            case("ringfence", "the box alone: /bin/true", alone),
+            case("ringfence", "open box: shell builtin", lambda: shell("true")),
+            case("ringfence", "open box: python 'pass'", python),
+            case("ringfence", "a box of the pool for each: /bin/true", fresh),
+            case("ringfence", "first call of a session, no box waits: /bin/true", lambda: first_of(bench.without_pool)),
+            *others,
+        ),
+    )
+
+
+def llm_sandbox(place: Place, stack: ExitStack, image: str, console: Console) -> list[Case]:
+    """Its cases, if it is installed and runs commands."""
+    ways = {
+        "open": "session kept open: /bin/true",
+        "pool": "session of its pool, containers used again: /bin/true",
+        "once": "a container for each: /bin/true",
+    }
+    try:
+        library = python_library(place, stack, _LLM_SANDBOX, image)
+        for way in ways:
+            for code in (0, 7):
+                ended = library.way(way)(("sh", "-c", f"exit {code}"))
+                if ended.code != code:
+                    raise Unavailable(ended.reason)
+    except Unavailable as why:
+        console.print(f"left out: llm-sandbox with Docker: {why} (scripts/alternatives.sh installs it)", markup=False)
+        return []
+
+    def case(way: str, name: str) -> Case:
+        async def run() -> None:
+            ended = library.way(way)(TRUE)
+            assert ended.code == 0, ended.reason
+
+        return Case(f"llm-sandbox {library.version}, {name}", run, group="llm-sandbox")
+
+    return [case(way, name) for way, name in ways.items()]
+
+
+def show_goals(cases: Cases, console: Console) -> None:
+    """The goals, what was measured, and whether it is enough; decides nothing."""
+    warm = cases.warm.median
+    rows = (
+        ("warm call, in calls of subprocess.run", warm / cases.bare.median, "at most", WARM_GOAL),
+        ("docker exec, in warm calls", cases.by_exec.median / warm, "at least", EXEC_GOAL),
+        ("first call of a session while boxes wait, in warm calls", cases.first.median / warm, "at most", POOL_GOAL),
+        (
+            "a container for each call, in calls of docker run",
+            cases.once.median / cases.by_run.median,
+            "at most",
+            RUN_GOAL,
+        ),
+    )
+    table = Table("goals, by medians", "ratio", "goal", "met")
+    for what, ratio, how, goal in rows:
+        is_met = ratio <= goal if how == "at most" else ratio >= goal
+        table.add_row(what, f"{ratio:.2f}", f"{how} {goal:g}", "yes" if is_met else "no")
+    console.print(table)
 
 
 async def throughput(manager: SandboxManager, plain: Plain, console: Console) -> None:
@@ -175,10 +311,17 @@ async def main(rounds: int) -> None:
     with tempfile.TemporaryDirectory(prefix="ringfence-bench-") as directory:
         os.environ["RINGFENCE_STATE_DIR"] = str(Path(directory) / "state")
         os.environ["RINGFENCE_WORKSPACES_DIR"] = str(Path(directory) / "workspaces")
-        async with everything(url, image) as (cases, manager, plain):
-            await measure(cases, rounds, console)
-            report(cases, f"{rounds} interleaved rounds, as {chart.user()}, on a {chart.machine()}", console)
-            await throughput(manager, plain, console)
+        place = Place(Path(tempfile.mkdtemp(dir=directory)))
+        place.env["DOCKER_HOST"] = url
+        with ExitStack() as stack:
+            others = llm_sandbox(place, stack, image, console)
+            async with standing(url, image) as bench:
+                cases = make_cases(bench, others)
+                await measure(cases.all, rounds, console)
+                title = f"{rounds} interleaved rounds, as {chart.user()}, on a {chart.machine()}"
+                report(cases.all, title, console)
+                show_goals(cases, console)
+                await throughput(bench.manager, bench.plain, console)
 
 
 if __name__ == "__main__":

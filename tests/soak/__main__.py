@@ -1,4 +1,7 @@
-"""`python -m tests.soak [executions]`: run it, watch it, read the table. Exits with 1 if something was wrong."""
+"""`python -m tests.soak [executions]`: run it, watch it, read the table. Exits with 1 if something was wrong.
+
+`python -m tests.soak --containers SECONDS`, as root, is another one: sessions in containers of a mistreated daemon.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +16,11 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from tests.soak.containers import SESSIONS, ContainerSoak
 from tests.soak.soak import Soak
 from tests.soak.table import show
+from tests.support import leaks
+from tests.support.own_docker import own_daemon
 
 
 def main() -> int:
@@ -24,8 +30,13 @@ def main() -> int:
         "--seed", type=int, default=random.SystemRandom().randrange(1 << 32), help="to do the same again"
     )
     parser.add_argument("--workers", type=int, default=6, help="calls under way at once")
+    parser.add_argument(
+        "--containers", type=float, metavar="SECONDS", help="faults of Docker instead, for so long (root, docker.io)"
+    )
     given = parser.parse_args()
     console = Console()
+    if given.containers is not None:
+        return _in_containers(given.containers, given.seed, console)
     console.print(f"{given.executions} executions, {given.workers} at once, seed {given.seed}, uid {os.geteuid()}")
     with tempfile.TemporaryDirectory(prefix="rf-soak-") as directory, _progress(console) as progress:
         os.chmod(directory, 0o711)
@@ -34,6 +45,26 @@ def main() -> int:
         soak.on_step = lambda note: progress.update(bar, completed=soak.done, note=note)
         report = asyncio.run(soak.run())
     show(report, console)
+    return 1 if report.faults else 0
+
+
+def _in_containers(seconds: float, seed: int, console: Console) -> int:
+    console.print(f"{SESSIONS} sessions in containers for {seconds:g} s, seed {seed}")
+    leaks.adopt_orphans()
+    with tempfile.TemporaryDirectory(prefix="rf-tests-") as directory:  # as in conftest
+        os.chmod(directory, 0o711)
+        os.environ["TMPDIR"] = tempfile.tempdir = directory  # what is left in it is ours
+        before = leaks.Snapshot.take()
+        with own_daemon() as daemon:
+            place = Path(directory) / "soak"
+            place.mkdir(mode=0o711)
+            soak = ContainerSoak(daemon, place, seed=seed, long_seconds=seconds)
+            soak.on_step = lambda note: console.print(note, highlight=False)
+            report = asyncio.run(soak.run())
+        report.faults += leaks.wait_for_leaks(before)
+    for line in report.lines():
+        console.print(line, highlight=False)
+    console.print("[green]nothing was wrong[/]" if not report.faults else f"[red]{len(report.faults)} faults[/]")
     return 1 if report.faults else 0
 
 

@@ -43,6 +43,8 @@ MAIN = "main"
 """The name of the first interpreter."""
 _KILL_SECONDS = 3.0
 """How long PID 1 may take to kill and reap everything before the whole box is killed."""
+_DEATH_SECONDS = 10.0
+"""How long a box may take to die that was killed; one that somebody has frozen does not, until it is thawed."""
 _INTERRUPT_SECONDS = 0.5
 """How long an interpreter may take to notice that it was interrupted before it is killed."""
 _START_SECONDS = 20.0
@@ -543,6 +545,12 @@ class HelperBox:
     def _give_up_on(self, work: Work) -> None:
         if not work.over.done() and not self._closed and self._control.first_pid:
             self._around.kill(self._control.first_pid)
+            self._loop.call_later(_DEATH_SECONDS, self._write_off, work)
+
+    def _write_off(self, work: Work) -> None:
+        """It does not even die: the caller is answered, and the box is gone as far as anybody is concerned."""
+        if not work.over.done() and not self._closed:
+            self._control.lose(Internal("the box was killed, and does not end", hint="open a new one"))
 
     def _on_fed(self, work: Work, feeder: asyncio.Task[None]) -> None:
         fault = None if feeder.cancelled() else feeder.exception()

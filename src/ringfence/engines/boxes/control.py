@@ -185,10 +185,10 @@ class Control:
         except BlockingIOError:
             return
         except Internal as fault:
-            self._lose(fault)
+            self.lose(fault)
             return
         if received is None:
-            self._lose(Internal("the box is gone", hint="open a new one"))
+            self.lose(Internal("the box is gone", hint="open a new one"))
             return
         reply = received.reply
         job = self._jobs.get(reply.id)
@@ -218,7 +218,10 @@ class Control:
                 if not job.ended.done():
                     job.ended.set_result(reply)
 
-    def _lose(self, fault: Internal) -> None:
+    def lose(self, fault: Internal) -> None:
+        """PID 1 is gone, or as good as gone: whoever waits for it is told, and so is whoever wants to know."""
+        if self.lost:
+            return
         self._loop.remove_reader(self._socket.fileno())
         self._drop_waiting()
         self.fail(fault)

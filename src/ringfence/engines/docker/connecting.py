@@ -25,16 +25,17 @@ async def accept(daemon: Daemon, container: str, listener: socket.socket) -> soc
         InitializationFailed: the container has ended, or nobody connects.
     """
     loop = asyncio.get_running_loop()
+    seconds = min(_CONNECT_SECONDS, daemon.seconds_left)
     connecting = asyncio.ensure_future(loop.sock_accept(listener))
     ending = asyncio.ensure_future(daemon.wait_ended(container))
     try:
-        await asyncio.wait((connecting, ending), timeout=_CONNECT_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait((connecting, ending), timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
         if connecting.done():
             control, _ = connecting.result()
             control.setblocking(False)
             control.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
             return control
-        why = ending.result() if ending.done() else f"nobody connected within {_CONNECT_SECONDS:g} s"
+        why = ending.result() if ending.done() else f"nobody connected within {seconds:.0f} s"
         raise InitializationFailed(
             f"our helper did not come up in the container: {why}",
             hint="the daemon has to run on this machine, with an image for its kind of processor",

@@ -87,6 +87,7 @@ def container_config(plan: Plan) -> dict[str, Any]:
         "OpenStdin": plan.is_carried,
         "StdinOnce": plan.is_carried,  # its stdin ends when we do, and so does it
         "Tty": False,
+        "StopSignal": "SIGKILL",  # our first process heeds no other, and a daemon that restarts would wait for it
         "Healthcheck": {"Test": ["NONE"]},  # or the image's own would be run beside us
         "Labels": dict(plan.labels),
         "HostConfig": {

@@ -1,17 +1,21 @@
 """The Docker daemon's API: every call has a deadline, and every fault becomes one of ours, with what to do.
 
 A connection is made for the making of a box, and another one for its end; none is kept while the box lives, so that a
-daemon that hangs or restarts meanwhile takes nothing of ours with it.
+daemon that hangs or restarts meanwhile takes nothing of ours with it. All questions of one connection have a deadline
+in common, so that a box is made or given up in a time that can be told. What could not be removed is removed over the
+next connection that works (`debts`).
 """
 
 import asyncio
 import json
+import math
 from collections.abc import Awaitable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
+from ringfence.engines.docker import debts
 from ringfence.errors import InitializationFailed
 
 if TYPE_CHECKING:
@@ -20,7 +24,11 @@ if TYPE_CHECKING:
 _CALL_SECONDS = 10.0
 """For what a daemon answers from memory."""
 _WORK_SECONDS = 30.0
-"""For what it has to build or take down."""
+"""For what it has to build."""
+_IN_ALL_SECONDS = 30.0
+"""For everything that is asked over one connection: as long as a caller waits for a box of a pool."""
+_REMOVE_SECONDS = 8.0
+"""For what it has to take down, also when the time is over: somebody waits, and what is left is not forgotten."""
 OLDEST = (1, 41)
 """Docker 20.10: the first that can give a container a control-group namespace of its own."""
 _MESSAGE_MAX = 500
@@ -98,6 +106,7 @@ class Daemon:
     def __init__(self, url: str, *, call_seconds: float = _CALL_SECONDS) -> None:
         self._url = url
         self._seconds = call_seconds
+        self._end = math.inf
         self._client: aiodocker.Docker | None = None
 
     async def __aenter__(self) -> Self:
@@ -108,15 +117,27 @@ class Daemon:
                 "the Docker engine needs the package aiodocker", hint="pip install 'ringfence[docker]'"
             ) from fault
         self._client = aiodocker.Docker(url=self._url)
+        self._end = asyncio.get_running_loop().time() + _IN_ALL_SECONDS
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, fault: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        if self._client is not None:
+        if self._client is None:
+            return
+        try:
+            if fault is None:  # so that it answers
+                for container in debts.owed_to(self._url):
+                    await self.remove(container)
+        finally:
             client, self._client = self._client, None
             await client.close()
             await asyncio.sleep(0)  # transports close one turn of the loop later
+
+    @property
+    def seconds_left(self) -> float:
+        """Until the deadline of all that is asked over this connection."""
+        return max(0.0, self._end - asyncio.get_running_loop().time())
 
     @property
     def _docker(self) -> "aiodocker.Docker":
@@ -163,9 +184,16 @@ class Daemon:
 
     async def create(self, config: Mapping[str, Any], name: str) -> str:
         """Make a container; returns its id."""
-        made = await self._ask(
-            "make the container", self._docker.containers.create(dict(config), name=name), seconds=_WORK_SECONDS
-        )
+        import aiodocker
+
+        try:
+            made = await self._ask(
+                "make the container", self._docker.containers.create(dict(config), name=name), seconds=_WORK_SECONDS
+            )
+        except InitializationFailed as fault:
+            if not isinstance(fault.__cause__, aiodocker.DockerError):  # else it refused, or was never asked
+                debts.owe(self._url, name, may_come=True)
+            raise
         return str(made.id)
 
     async def start(self, container: str) -> None:
@@ -209,10 +237,19 @@ class Daemon:
                     await order()
 
     async def remove(self, container: str) -> None:
-        """Have it gone, whatever it does. Never raises: what is left is found by the next manager."""
+        """Have it gone, whatever it does. Never raises: what is left is removed over the next connection, or found by
+        the next manager."""
+        import aiodocker
+
+        debts.owe(self._url, container)
         with suppress(TimeoutError, *self._faults()):
-            async with asyncio.timeout(_WORK_SECONDS):
-                await self._docker.containers.container(container).delete(force=True, v=True)
+            try:
+                async with asyncio.timeout(_REMOVE_SECONDS):
+                    await self._docker.containers.container(container).delete(force=True, v=True)
+                debts.settle(self._url, container, was_there=True)
+            except aiodocker.DockerError as fault:
+                if fault.status in (404, 409):  # there is none, or it is being removed
+                    debts.settle(self._url, container, was_there=fault.status == 409)
 
     async def labelled(self, label: str) -> tuple[tuple[str, str], ...]:
         """(id, value) of all containers that carry a label."""
@@ -257,11 +294,11 @@ class Daemon:
 
         seconds = self._seconds if seconds is None else seconds
         try:
-            async with asyncio.timeout(seconds):
+            async with asyncio.timeout(min(seconds, self.seconds_left)):
                 return await answer
         except TimeoutError as fault:
             raise InitializationFailed(
-                f"the Docker daemon at {self._url} did not {what} within {seconds:g} s",
+                f"the Docker daemon at {self._url} did not {what} within {min(seconds, _IN_ALL_SECONDS):g} s",
                 hint="does `docker info` answer?",
             ) from fault
         except aiodocker.DockerError as fault:

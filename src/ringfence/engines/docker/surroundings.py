@@ -8,6 +8,7 @@ from contextlib import suppress
 
 from ringfence.engines.boxes.base import Supervision
 from ringfence.engines.boxes.waiting import wait_readable
+from ringfence.engines.docker import debts
 from ringfence.engines.docker.daemon import Daemon
 from ringfence.engines.docker.ferry import Ferry
 from ringfence.engines.docker.stage import Stage
@@ -16,7 +17,10 @@ from ringfence.errors import Internal, RingfenceError
 _GRACE_SECONDS = 3.0
 """How long the first process may take to see that it was let go; one that does not has been frozen."""
 _REMOVE_SECONDS = 8.0
-"""How long the daemon may take to say that the container is gone: nothing of it runs any more by then."""
+"""How long the daemon may take to end a container, and to say that it is gone: whoever closes the box waits for it."""
+
+_frozen: set[asyncio.Task[None]] = set()
+"""Those that wait for the guardians of boxes that do not end; kept, so that none is collected before its end."""
 
 
 class DockerSurroundings:
@@ -70,8 +74,8 @@ class DockerSurroundings:
 
     async def _thaw(self) -> None:
         """What is frozen does not even die."""
-        with suppress(RingfenceError):
-            async with Daemon(self._url) as daemon:
+        with suppress(RingfenceError, TimeoutError):
+            async with asyncio.timeout(_REMOVE_SECONDS), Daemon(self._url) as daemon:
                 await daemon.thaw_and_kill(self.container)
 
     def let_go(self) -> None:
@@ -82,14 +86,24 @@ class DockerSurroundings:
 
     async def wait_gone(self) -> None:
         """The first process has ended, the guardian has cleaned up, and the daemon has removed the container, if it can
-        still be asked."""
+        still be asked.
+
+        One that is frozen does not end, and only its daemon can thaw it. If that does not answer, the container is
+        owed, and the guardian waits on without us."""
         if not await wait_readable(self._first_process, _GRACE_SECONDS):
             await self._thaw()
         if self._killing is not None:
             await asyncio.wait((self._killing,))
+        has_ended = await wait_readable(self._first_process, _GRACE_SECONDS)
         os.close(self._first_process)
         if self._ferry is not None:
             await self._ferry.wait_gone()
+        if not has_ended:
+            debts.owe(self._url, self.container)
+            waiting = asyncio.get_running_loop().create_task(self._stage.wait_gone())
+            _frozen.add(waiting)
+            waiting.add_done_callback(_frozen.discard)
+            return
         await self._stage.wait_gone()
         with suppress(RingfenceError, TimeoutError):
             async with asyncio.timeout(_REMOVE_SECONDS), Daemon(self._url) as daemon:

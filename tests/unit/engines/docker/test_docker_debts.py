@@ -1,0 +1,49 @@
+"""What a daemon owes us is forgotten when it is gone, and not before."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from ringfence.engines.docker import debts
+
+_URL = "unix:///one"
+
+
+@pytest.fixture(autouse=True)
+def clock(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[float]]:
+    now = [1000.0]
+    monkeypatch.setattr(debts, "_owed", {})
+    monkeypatch.setattr(debts.time, "monotonic", lambda: now[0])
+    yield now
+
+
+@pytest.mark.parametrize("was_there", [True, False])
+def test_what_is_gone_is_forgotten_at_its_own_daemon_only(*, was_there: bool) -> None:
+    debts.owe(_URL, "a")
+    debts.owe("unix:///other", "a")
+
+    debts.settle(_URL, "a", was_there=was_there)
+
+    assert debts.owed_to(_URL) == () and debts.owed_to("unix:///other") == ("a",)
+
+
+def test_one_that_may_still_come_is_not_forgotten_because_it_is_not_there_yet(clock: list[float]) -> None:
+    debts.owe(_URL, "a", may_come=True)
+    debts.owe(_URL, "a")  # said again by whoever tries to remove it
+
+    debts.settle(_URL, "a", was_there=False)
+    assert debts.owed_to(_URL) == ("a",)
+    clock[0] += 61
+    debts.settle(_URL, "a", was_there=False)
+
+    assert debts.owed_to(_URL) == ()
+
+
+def test_one_that_came_and_was_removed_is_forgotten_at_once() -> None:
+    debts.owe(_URL, "a", may_come=True)
+
+    debts.settle(_URL, "a", was_there=True)
+
+    assert debts.owed_to(_URL) == ()
