@@ -4,8 +4,8 @@ Theory of operation: `adopt_orphans` makes this process the reaper of its descen
 gone turns up among our children instead of vanishing to init. Children that have died are reaped and are no leak. What
 other processes of the machine do meanwhile (other test workers, container engines) must not count: descriptors and
 children are our own by nature, the conftest makes the directory for temporary files private to this process, a cgroup
-carries the pid of its maker in its name, and mounts are left out that container engines and init make, or that lie where
-everybody has temporary files but not in a place that was said to be ours (`work_in`).
+carries the pid of its maker in its name, and mounts are left out that container engines and init make, or that lie
+where everybody has temporary files but not in a place that was said to be ours (`work_in`).
 
 What this does not notice: a file that is not named ringfence*, a thread, and a process that left our tree by being
 adopted by a nearer reaper.
