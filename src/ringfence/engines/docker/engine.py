@@ -31,6 +31,7 @@ from ringfence.engines.boxes.standby import Setting
 from ringfence.engines.docker import stage, verify
 from ringfence.engines.docker.container import HOME
 from ringfence.engines.docker.daemon import About, Daemon, Image
+from ringfence.engines.docker.identity import identity_of, rootless_identity
 from ringfence.engines.docker.janitor import MANAGER_LABEL, is_orphan
 from ringfence.engines.docker.making import Order, check_kernel, make
 from ringfence.engines.docker.mounts import check_place
@@ -39,6 +40,7 @@ from ringfence.engines.docker.runtimes import Kernel, Runtime, choose_runtime
 from ringfence.engines.docker.settings import DockerSettings
 from ringfence.errors import InitializationFailed, Internal, SpawnFailed
 from ringfence.limits.choose import find as find_holder
+from ringfence.limits.choose import watch
 from ringfence.values.grant import Explain, Grant
 from ringfence.values.guarantee import Guarantee, Wall
 from ringfence.values.limits import Limits
@@ -190,9 +192,12 @@ class DockerEngine:
         stage.check_helper()
         for path in (*grant.writable_roots, *grant.readable):
             check_place(os.fspath(path))
-        identity = stand_in(tuple(map(os.fspath, grant.writable_roots)))
-        uid, gid = (os.getuid(), os.getgid()) if identity is None else (identity.uid, identity.gid)
-        prepared = build_container_view(grant, home=HOME, uid=uid, gid=gid, own_kernel=source.runtime.has_own_kernel)
+        is_rootless = source.about.is_rootless
+        replacing = None if is_rootless else stand_in(tuple(map(os.fspath, grant.writable_roots)))
+        who = rootless_identity(self._settings.url) if is_rootless else identity_of(replacing)
+        prepared = build_container_view(
+            grant, home=HOME, uid=who.inside.uid, gid=who.inside.gid, own_kernel=source.runtime.has_own_kernel
+        )
         try:
             order = Order(
                 url=self._settings.url,
@@ -201,12 +206,13 @@ class DockerEngine:
                 image=source.image,
                 grant=grant,
                 prepared=prepared,
-                stand_in=identity,
+                stand_in=replacing,
+                identity=who,
             )
             made = await make(source.daemon, order)
         finally:
             prepared.close()
-        holder = find_holder(made.host_pid, grant.limits)
+        holder = find_holder(made.host_pid, grant.limits) if made.has_groups else watch(grant.limits)
         notes = (*prepared.notes, *self._notes(source, grant, made.host_pid))
         guarantees = guarantees_of(source.about, source.runtime)
         wall = Wall(source.runtime.wall, guarantees, (f"Docker, {holder.name}",), notes)
@@ -267,9 +273,9 @@ def guarantees_of(about: About, runtime: Runtime) -> frozenset[Guarantee]:
     given = set(_ALWAYS)
     if runtime.has_own_kernel:
         given.add(Guarantee.OWN_KERNEL)
-    if about.bounds_memory:
+    if about.bounds_memory or about.is_rootless:  # else it is watched
         given.add(Guarantee.MEMORY_BOUNDED)
-    if about.bounds_processes:
+    if about.bounds_processes or about.is_rootless:  # else they are counted in the box's own user namespace
         given.add(Guarantee.PROCESSES_BOUNDED)
     return frozenset(given)
 
