@@ -10,8 +10,11 @@
 The daemon is needed to make a box and to take it away. In between, calls go over a socket to the box's first process: a
 call costs what it costs in a native box, not what `docker exec` does.
 
-What this does not protect against: the daemon itself, which is root, and whoever may talk to it; faults of the kernel,
-which containers share with the host.
+A rootless daemon is the user itself in a user namespace; a box of it gets one of its own, with nobody else in it
+(`identity`).
+
+What this does not protect against: the daemon itself, which is root or, rootless, the user, and whoever may talk to it;
+faults of the kernel, which containers share with the host.
 """
 
 import asyncio
@@ -213,7 +216,7 @@ class DockerEngine:
         finally:
             prepared.close()
         holder = find_holder(made.host_pid, grant.limits) if made.has_groups else watch(grant.limits)
-        notes = (*prepared.notes, *self._notes(source, grant, made.host_pid))
+        notes = (*prepared.notes, *self._notes(source, grant, made.host_pid, has_groups=made.has_groups))
         guarantees = guarantees_of(source.about, source.runtime)
         wall = Wall(source.runtime.wall, guarantees, (f"Docker, {holder.name}",), notes)
         by = (f"--runtime={source.runtime.name}",) if source.runtime.name else ()
@@ -237,7 +240,7 @@ class DockerEngine:
             raise
         return box, setting
 
-    def _notes(self, source: _Source, grant: Grant, host_pid: int) -> Iterator[str]:
+    def _notes(self, source: _Source, grant: Grant, host_pid: int, *, has_groups: bool) -> Iterator[str]:
         yield f"{source.about.engine} {source.about.version}, image {self._settings.image}"
         if source.runtime.has_own_kernel:
             yield f"runtime {source.runtime.name or source.about.default_runtime}: {source.runtime.kernel}"
@@ -247,7 +250,11 @@ class DockerEngine:
             yield "what is mounted in the virtual machine is the daemon's word: the host's kernel cannot be asked"
         if grant.explain is not Explain.OFF:
             yield _UNEXPLAINED
-        if not source.about.bounds_swap:
+        if source.about.is_rootless:
+            yield "a rootless daemon: to the machine, the box is the user who runs this, and nothing is root"
+        if not has_groups:
+            yield "no control group holds the box: its memory is looked at, again and again, and its cores are not held"
+        elif not source.about.bounds_swap:
             yield "this kernel does not count swap: a box may use more than its memory limit of it"
 
 

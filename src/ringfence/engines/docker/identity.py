@@ -23,6 +23,8 @@ from ringfence.errors import InitializationFailed
 
 _SECONDS = 5.0
 _PEER = struct.Struct("=iII")
+_EVERYBODY = ((0, 0, 0xFFFFFFFF),)
+"""The map of the namespace that a machine starts with."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,10 +59,7 @@ def rootless_identity(url: str) -> Identity:
     """
     own = _own()
     daemon = _listener(url)
-    named = Ids(
-        _translate(own.uid, f"/proc/{daemon}/uid_map", "/proc/self/uid_map"),
-        _translate(own.gid, f"/proc/{daemon}/gid_map", "/proc/self/gid_map"),
-    )
+    named = Ids(_named(own.uid, daemon, "uid_map"), _named(own.gid, daemon, "gid_map"))
     return Identity(own, named, Ids(own.uid or INSIDE, own.gid or INSIDE), has_own_users=True)
 
 
@@ -105,14 +104,20 @@ def _listener(url: str) -> int:
     return int(pid)
 
 
-def _translate(own: int, theirs: str, ours: str) -> int:
+def _named(own: int, daemon: int, name: str) -> int:
     try:
-        found = translate(own, Path(theirs).read_text(), Path(ours).read_text())
+        theirs, ours = (Path(f"/proc/{process}/{name}").read_text() for process in (str(daemon), "self"))
     except OSError as fault:
         raise InitializationFailed(
             "the Docker daemon is rootless, and its process cannot be seen from here",
             hint="it has to run on this machine; in a container, give us the host's processes (`pid: host`)",
         ) from fault
+    if parse_map(theirs) == _EVERYBODY:
+        raise InitializationFailed(
+            "the Docker daemon says that it is rootless, and whoever holds its socket is in no user namespace",
+            hint="use the socket that the daemon itself has made, without a proxy or an activator before it",
+        )
+    found = translate(own, theirs, ours)
     if found is None:
         raise InitializationFailed(
             f"the Docker daemon is rootless, and not of the user {own}, who runs this",
