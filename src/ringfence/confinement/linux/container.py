@@ -107,7 +107,9 @@ def container_filter(
             pass. The filter that it then applies does not.
     """
     profile = seccomp.Profile(openat2=not for_root)
-    return ContainerFilter(_profile(profile, makes_users=makes_users), seccomp.assemble(profile), landlock_words(view, private))
+    return ContainerFilter(
+        _profile(profile, makes_users=makes_users), seccomp.assemble(profile), landlock_words(view, private)
+    )
 
 
 @cache

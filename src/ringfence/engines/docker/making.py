@@ -111,9 +111,7 @@ async def _build(daemon: Daemon, order: Order, undo: AsyncExitStack) -> Made:
     view, is_carried = order.prepared.view, order.runtime.has_own_kernel
     for_root = order.stand_in is not None and order.stand_in.for_root
     own_users = order.identity.has_own_users
-    confinement = container_filter(
-        view, ("/var/tmp", *order.image.volumes), for_root=for_root, makes_users=own_users
-    )
+    confinement = container_filter(view, ("/var/tmp", *order.image.volumes), for_root=for_root, makes_users=own_users)
     staged = await stage.build(
         order.prepared,
         order.stand_in,
