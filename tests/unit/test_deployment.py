@@ -33,7 +33,8 @@ def pod() -> dict[str, Any]:
 
 def compose(name: str) -> str:
     text = (DEPLOY / name).read_text()
-    return re.sub(r"\$\{RINGFENCE_DOCKER_SOCKET:\?[^}]*\}", "/run/user/1000/docker.sock", text)
+    given = {"RINGFENCE_DOCKER_SOCKET": "/run/user/1000/docker.sock", "RINGFENCE_DATA": "/home/me/ringfence"}
+    return re.sub(r"\$\{(RINGFENCE_DOCKER_SOCKET|RINGFENCE_DATA)(:\?[^}]*)?\}", lambda found: given[found[1]], text)
 
 
 def service() -> dict[str, Any]:
@@ -179,7 +180,18 @@ def test_no_docker_socket_is_mounted_unasked() -> None:
 
 
 def test_the_socket_of_the_docker_engine_has_no_default() -> None:
-    assert "${RINGFENCE_DOCKER_SOCKET:?" in (DEPLOY / "compose.docker.yaml").read_text()
+    text = (DEPLOY / "compose.docker.yaml").read_text()
+
+    assert "${RINGFENCE_DOCKER_SOCKET:?" in text and "${RINGFENCE_DATA:?" in text
+
+
+def test_with_the_docker_engine_files_have_the_same_name_on_both_sides() -> None:
+    found = yaml.safe_load(compose("compose.docker.yaml"))["services"]["manager"]
+    (data,) = [mount["source"] for mount in found["volumes"] if mount["source"] == mount["target"]]
+    kept = ("HOME", "TMPDIR", "RINGFENCE_STATE_DIR", "RINGFENCE_WORKSPACES_DIR")
+
+    assert all(found["environment"][name].startswith(data) for name in kept)
+    assert found["pid"] == "host" and "privileged" not in found and "cap_add" not in found
 
 
 def test_the_manager_has_no_power_and_no_way_out() -> None:

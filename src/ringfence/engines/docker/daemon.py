@@ -85,7 +85,7 @@ class About:
             bounds_swap=bool(info.get("SwapLimit")),
             bounds_processes=bool(info.get("PidsLimit")),
             is_podman=any("Podman" in str(part.get("Name")) for part in version.get("Components") or ()),
-            is_rootless="name=rootless" in security_options(info),
+            is_rootless="name=rootless" in security_options(info) or bool(info.get("Rootless")),  # Podman's word for it
             runtimes=tuple(
                 Registered(
                     str(name),
