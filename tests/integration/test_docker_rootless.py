@@ -117,7 +117,7 @@ def test_a_daemon_that_lends_its_own_network_is_found_out(bench: Bench, monkeypa
 
     with pytest.raises(InitializationFailed, match="not as it was ordered"):
         bench.run("true")
-    monkeypatch.setattr(verify, "check_namespaces", lambda *_: None)
+    monkeypatch.setattr(verify, "check_namespaces", lambda *_, **__: None)
     with pytest.raises(InitializationFailed, match="a packet could leave it"):
         bench.run("true")
 

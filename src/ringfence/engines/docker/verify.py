@@ -95,7 +95,7 @@ def prove(
         ) from fault
     check_process(status, uid, gid)
     check_mounts(parse_mountinfo(table), wanted, memory)
-    check_namespaces(pid, namespaces)
+    check_namespaces(pid, namespaces, must_see=own_users is not None)
     if own_users is not None:
         check_users(pid, own_users, (uid, gid))
         check_routes(pid)
@@ -263,24 +263,35 @@ def _is_below_writable(point: str, wanted: Mapping[str, tuple[str, str, bool]]) 
     )
 
 
-def check_namespaces(pid: int, names: Iterable[str] = NAMESPACES) -> None:
+def check_namespaces(pid: int, names: Iterable[str] = NAMESPACES, *, must_see: bool = False) -> None:
     """Each namespace has to be another than ours. Only root may look at those of a process that may not be traced; for
     others the daemon's word has to do.
 
+    Args:
+        must_see: we may look, because it is in a user namespace that belongs to us.
+
     Raises:
-        InitializationFailed: one is ours.
+        InitializationFailed: one is ours, or cannot be seen where it must.
     """
     for name in names:
+        if must_see and not _namespace(pid, name):
+            raise _differs(f"its {name} namespace is not to be seen")
         if shares(pid, name):
             raise _differs(f"its {name} namespace is the host's")
 
 
 def shares(pid: int, name: str) -> bool:
     """Whether a process is known to be in the same namespace of that kind as we are."""
+    seen = _namespace(pid, name)
+    return bool(seen) and seen == _namespace("self", name)
+
+
+def _namespace(process: int | str, name: str) -> str:
+    """Which one it is in; empty if we may not know."""
     try:
-        return os.readlink(f"/proc/{pid}/ns/{name}") == os.readlink(f"/proc/self/ns/{name}")
+        return os.readlink(f"/proc/{process}/ns/{name}")
     except OSError:
-        return False
+        return ""
 
 
 def is_first_process(status: str, said_pid: int) -> bool:

@@ -14,6 +14,7 @@ from ringfence.engines.docker.verify import (
     Mounted,
     belongs_to,
     check_mounts,
+    check_namespaces,
     check_process,
     check_routes,
     check_unwritable,
@@ -132,6 +133,17 @@ def test_where_the_image_is_the_box_s_own_nothing_else_may_be_writable() -> None
 
 
 @pytest.mark.req("B8")
+def test_a_namespace_that_must_be_seen_and_is_not_counts_as_ours() -> None:
+    gone = 2**22 + 1
+
+    check_namespaces(gone, ("net",))
+    with pytest.raises(InitializationFailed, match="net namespace is not to be seen"):
+        check_namespaces(gone, ("net",), must_see=True)
+    with pytest.raises(InitializationFailed, match="net namespace is the host's"):
+        check_namespaces(os.getpid(), ("net",), must_see=True)
+
+
+@pytest.mark.req("B8")
 def test_a_process_that_shares_its_users_with_others_is_not_alone() -> None:
     with pytest.raises(InitializationFailed, match="not alone in its user namespace"):
         check_users(os.getpid(), (os.getuid(), os.getgid()), (os.getuid(), os.getgid()))
@@ -172,7 +184,7 @@ def test_a_process_from_which_packets_can_leave_is_noticed(tmp_path: Path, monke
     more.write_text("00000000000000000000000000000001 80 0 00 0 00000000 00000003 0 80200001       lo\n")
     check_routes(7)
     more.write_text("fe800000000000000000000000000000 40 0 00 0 00000100 00000001 0 00000001     tap0\n")
-    with pytest.raises(InitializationFailed, match="a packet could leave it .*tap0"):
+    with pytest.raises(InitializationFailed, match=r"a packet could leave it .*tap0"):
         check_routes(7)
     more.unlink()
     route.write_text("Iface\tDestination\ntap0\t00000000\n")
