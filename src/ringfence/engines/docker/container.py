@@ -56,6 +56,8 @@ class Plan:
     """By which runtime; empty for the daemon's default."""
     is_carried: bool = False
     """Whether our way in is its stdin and stdout, because nothing else leads into it."""
+    empty: tuple[str, ...] = ()
+    """Directories that the runtime brings along and that have to be empty."""
     own_processes: int = 1
     """How many of the runtime's and of our own count like those of the box."""
     for_podman: bool = False
@@ -152,6 +154,7 @@ def _memory_file_systems(plan: Plan) -> dict[str, str]:
     out |= {volume: own for volume in plan.image.volumes}
     if any(mount.target.startswith(f"{PINS}/") for mount in plan.mounts):
         out[PINS] = _NOBODY_S
+    out |= {place: _NOBODY_S for place in plan.empty}
     out |= {"/tmp": anybody_s, "/var/tmp": anybody_s, HOME: own}
     taken = {mount.target for mount in plan.mounts}
     return {place: options for place, options in out.items() if place not in taken}
