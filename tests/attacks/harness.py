@@ -299,7 +299,8 @@ class Arena:
         """What the caller says about the wall."""
         if self.in_docker:
             return docker.environment("runsc" if self.wall == "docker-gvisor" else "")
-        return {} if self.wall is None else {"RINGFENCE_PROCESS_SANDBOX": self.wall}
+        runsc = {name: os.environ[name] for name in ("RINGFENCE_RUNSC_PATH",) if name in os.environ}
+        return {} if self.wall is None else {"RINGFENCE_PROCESS_SANDBOX": self.wall, **runsc}
 
     @property
     def in_docker(self) -> bool:
