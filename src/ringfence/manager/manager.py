@@ -19,8 +19,8 @@ from ringfence.errors import InvalidConfig
 from ringfence.languages.registry import find as find_language
 from ringfence.manager.executing import run_in, type_of
 from ringfence.manager.executor import SubprocessExecutor
-from ringfence.manager.policing import PolicyEngine
-from ringfence.manager.pooling import CODE_TOOL, SHELL_TOOL, SandboxPool, SessionInfo
+from ringfence.manager.policing import CODE_TOOL, SHELL_TOOL, PolicyEngine
+from ringfence.manager.pooling import SandboxPool, SessionInfo
 from ringfence.manager.sandbox import Sandbox, StrPath
 from ringfence.policy.risk.assess import assess
 from ringfence.policy.risk.route import route

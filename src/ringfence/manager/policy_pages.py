@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from ringfence.policy import judging
+from ringfence.policy.isolation import isolation_of
 from ringfence.policy.layer import shown
 from ringfence.policy.lint import Remark, lint
 from ringfence.policy.model import Policy, Setting
@@ -69,6 +70,7 @@ def explained(terms: Terms) -> dict[str, Any]:
             for name, setting in terms.settings.items()
             if name != "tools"
         },
+        "isolates": isolation.sentence if (isolation := isolation_of(terms)) is not None else "",
         "notes": list(terms.notes),
     }
 

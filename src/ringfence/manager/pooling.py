@@ -27,7 +27,7 @@ from ringfence.errors import Internal, InvalidConfig, PoolExhausted, RingfenceEr
 from ringfence.manager.assemble import Assembly, Blueprint, Docker, Judged, draw, warn_of
 from ringfence.manager.configuring import home_directory, open_journal, state_directory
 from ringfence.manager.granting import REQUIRED, Wish
-from ringfence.manager.policing import PolicyEngine
+from ringfence.manager.policing import CODE_TOOL, SHELL_TOOL, PolicyEngine
 from ringfence.manager.pool_notice import PoolNotice
 from ringfence.manager.reporting import Reporting, tell
 from ringfence.manager.routing import explaining
@@ -43,8 +43,6 @@ from ringfence.values.limits import Limits
 from ringfence.values.risk import Routed, SecurityMode
 from ringfence.values.who import Who
 
-CODE_TOOL = "code_run"
-SHELL_TOOL = "shell_exec"
 ISOLATED = "isolated"
 """Before the tools, in the state: the boxes for code of theirs that is isolated."""
 _SWEEP_SECONDS = 5.0

@@ -42,7 +42,8 @@ class Isolation:
         assessment = assess(language or "bash", text)
         chosen = route(assessment, self.mode)
         needs = self.needs if chosen is Route.ISOLATED else frozenset()
-        why = f"{chosen.name.lower()}: {_found(assessment)} under {self.mode}"
+        head = "isolated" if chosen is Route.ISOLATED else "the ordinary wall is enough"
+        why = f"{head}: {_found(assessment)} under {self.mode}"
         return Routed(chosen, why, needs, self.source, self.line)
 
     def why_from_the_start(self, routed: Routed | None, *, once: bool) -> str:
