@@ -89,6 +89,7 @@ class SandboxManager:
         self.session_id = session_id
         self._asked_mode = SecurityMode(security_mode) if security_mode is not None else None
         self.security_mode = self._asked_mode or SecurityMode.STRICT
+        """The caller's, which counts alone where no policy is in force."""
         self._confirmation = confirmation_service
         self._who = Who(agent_id=agent_id, org_id=org_id) if agent_id is not None or org_id is not None else None
         self._owns_pool = given is None
@@ -312,4 +313,5 @@ class SandboxManager:
         return await self._bare.execute(request)
 
     def __repr__(self) -> str:
-        return f"<SandboxManager {self.session_id or 'no session'} {self.security_mode} {self._pool!r}>"
+        mode = self._asked_mode or ("mode of the policy" if self._has_policy else self.security_mode)
+        return f"<SandboxManager {self.session_id or 'no session'} {mode} {self._pool!r}>"
