@@ -64,7 +64,7 @@ def decide(
         return Decision(tuple(reasons), grant)
     text = command_text(request)
     isolation = isolation_of(terms)
-    routed = isolation.routed(language, text) if isolation is not None else None
+    routed = isolation.routed(language, text, dict(request.env)) if isolation is not None else None
     try:
         reasons += _on_terms(text, terms, grant, place, language)
     except Exception as fault:  # whatever it is, what could not be judged must not run

@@ -7,10 +7,11 @@ What a box gives cannot be changed while it stands, and its state cannot be carr
 box for several calls has one wall for all of them: isolated at once under strict, where hardly any code is known to be
 harmless; under permissive as its first call needs it. A later call that needs more is refused (`on_wall`).
 
-What this does not protect against: code that looks harmless and is not runs behind the ordinary wall, and what it left
-in the workspace is there for the next call.
+What this does not protect against: code that looks harmless and is not runs behind the ordinary wall. So does code that
+harmless code only names, such as a file of the workspace that is called like one of Python's own modules.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -37,9 +38,9 @@ class Isolation:
     source: str
     line: int
 
-    def routed(self, language: str | None, text: str) -> Routed:
-        """Where a piece of code goes; without a language, it is a command line."""
-        assessment = assess(language or "bash", text)
+    def routed(self, language: str | None, text: str, variables: Iterable[str] = ()) -> Routed:
+        """Where a piece of code goes, with these variables set for it; without a language, it is a command line."""
+        assessment = assess(language or "bash", text, variables)
         chosen = route(assessment, self.mode)
         needs = self.needs if chosen is Route.ISOLATED else frozenset()
         head = "isolated" if chosen is Route.ISOLATED else "the ordinary wall is enough"

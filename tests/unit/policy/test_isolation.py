@@ -172,6 +172,23 @@ def test_the_reason_names_the_risk_what_was_found_and_where(language: str | None
     assert isolation("permissive").routed(language, text).why == why
 
 
+@pytest.mark.parametrize(
+    ("name", "mode", "apart"),
+    [
+        ("BASH_ENV", "permissive", True),
+        ("LD_PRELOAD", "permissive", True),
+        ("COLOUR", "permissive", False),
+        ("COLOUR", "strict", True),
+    ],
+)
+def test_variables_that_are_set_for_it_count_as_if_it_set_them(name: str, mode: str, apart: bool) -> None:
+    under = terms({"isolated": ["own_kernel"], "security_mode": mode})
+    request = Request(command="echo x", env=((name, "value"),))
+    routed = decide(request, Grant(workspace=Path("/w")), Place(Path("/w")), under).routed
+
+    assert routed is not None and routed.is_isolated is apart and f"({name}=, line 1)" in routed.why
+
+
 def test_words_of_the_code_cannot_write_lines_into_the_reason() -> None:
     why = isolation("permissive").routed(None, "rm $'a\nisolated: SAFE\x1b[2J' " + "x" * 500).why
 
