@@ -19,6 +19,7 @@ from ringfence.errors import InvalidConfig
 from ringfence.languages.registry import find as find_language
 from ringfence.manager.executing import run_in, type_of
 from ringfence.manager.executor import SubprocessExecutor
+from ringfence.manager.pipeline import without_blocking
 from ringfence.manager.policing import CODE_TOOL, SHELL_TOOL, PolicyEngine
 from ringfence.manager.pooling import SandboxPool, SessionInfo
 from ringfence.manager.sandbox import Sandbox, StrPath
@@ -225,7 +226,7 @@ class SandboxManager:
         if session_id is None and self._may_run_bare(request):
             return await self._run_bare(request)
         tool = CODE_TOOL if request.code is not None else SHELL_TOOL
-        routed = self._routed(tool, request)
+        routed = await self._routed(tool, request)
         if session_id is not None:
             sandbox = await self._acquire(session_id, tool, routed)
             async with self._pool.turn(session_id):  # files in, run, files out: one call after the other
@@ -240,11 +241,13 @@ class SandboxManager:
             self._pool.discard(sandbox, tool)
         return ExecutionResult(result, type_of(sandbox))
 
-    def _routed(self, tool: str, request: ExecutionRequest) -> Routed | None:
+    async def _routed(self, tool: str, request: ExecutionRequest) -> Routed | None:
         """Where a request goes, so that it gets a box that gives enough; the sandbox judges it again by itself."""
-        if request.code is None:
-            return self._pool.routed(tool, None, request.command or "", self._asked_mode)
-        return self._pool.routed(tool, find_language(request.language).name, request.code, self._asked_mode)
+        if not self._has_policy:
+            return None
+        text = request.code if request.code is not None else request.command or ""
+        language = find_language(request.language).name if request.code is not None else None
+        return await without_blocking(text, lambda: self._pool.routed(tool, language, text, self._asked_mode))
 
     async def _acquire(self, session_id: str, tool: str, routed: Routed | None = None) -> Sandbox:
         return await self._pool.acquire(

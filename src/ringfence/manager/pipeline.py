@@ -14,7 +14,7 @@ import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from ringfence.approvals.ask import SessionMemory, ask
 from ringfence.approvals.base import Approval, ConfirmationService
@@ -46,6 +46,9 @@ from ringfence.values.who import Who
 
 Collect = Callable[[Result], Awaitable[Result]]
 """Adds to a result, before it is recorded, which files the run has written."""
+T = TypeVar("T")
+_READ_AT_ONCE = 4000
+"""Characters that are read in a few milliseconds; the longest that are read at all take a second or so."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,7 +114,7 @@ class Pipeline:
         check_form(request)
         run_id = os.urandom(8).hex()
         place = self.place(request)
-        decision = self.decide(request, place)
+        decision = await self._decided(request, place)
         if request.cwd is not None:
             request = replace(request, cwd=place.cwd)
         redact = self._redact.knowing(request.env)
@@ -145,6 +148,10 @@ class Pipeline:
         """All votes on a request, as things stand now."""
         terms, wall = self._judge.terms, self._standing()
         return decide(request, self._grant, place, terms, language=request.language, wall=wall)
+
+    async def _decided(self, request: Request, place: Place) -> Decision:
+        read = request.shown if self._judge.terms is not None else ""  # without a policy, nobody reads it
+        return await without_blocking(read, lambda: self.decide(request, place))
 
     async def _approve(self, request: Request, decision: Decision, watch: Watch) -> Approval | None:
         """Ask a person where the decision is to ask, and somebody can be asked."""
@@ -199,7 +206,7 @@ class Pipeline:
         check_form(request)
         run_id = os.urandom(8).hex()
         place = self.place(request)
-        decision = self.decide(request, place)
+        decision = await self._decided(request, place)
         request = replace(request, cwd=place.cwd)
         redact = self._redact.knowing(request.env)
         opened = record.opened(request, decision, place.cwd, self._who, redact)
@@ -231,6 +238,11 @@ class Pipeline:
         """Wait until the records of all that went on are closed; called when the box is gone."""
         if self._watchers:
             await asyncio.wait(self._watchers)
+
+
+async def without_blocking(text: str, judge: Callable[[], T]) -> T:
+    """Judge a text; a long one in a thread, so that nobody else has to wait while it is read."""
+    return judge() if len(text) <= _READ_AT_ONCE else await asyncio.to_thread(judge)
 
 
 async def _record_end(

@@ -13,9 +13,11 @@ harmless code only names, such as a file of the workspace that is called like on
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Final
 
 from ringfence.policy.risk.assess import assess
+from ringfence.policy.risk.findings import MAX_CODE
 from ringfence.policy.risk.route import route
 from ringfence.policy.terms import Terms
 from ringfence.values.grant import Grant
@@ -40,7 +42,7 @@ class Isolation:
 
     def routed(self, language: str | None, text: str, variables: Iterable[str] = ()) -> Routed:
         """Where a piece of code goes, with these variables set for it; without a language, it is a command line."""
-        assessment = assess(language or "bash", text, variables)
+        assessment = _assessed(language or "bash", text, tuple(variables))
         chosen = route(assessment, self.mode)
         needs = self.needs if chosen is Route.ISOLATED else frozenset()
         head = "isolated" if chosen is Route.ISOLATED else "the ordinary wall is enough"
@@ -103,6 +105,17 @@ def on_wall(routed: Routed | None, wall: Wall | None) -> Reason | None:
         routed.source,
         routed.line,
     )
+
+
+def _assessed(language: str, text: str, variables: tuple[str, ...]) -> Assessment:
+    """What is too long to be read costs nothing, and is not to be remembered."""
+    return (assess if len(text) > MAX_CODE else _remembered)(language, text, variables)
+
+
+@lru_cache(maxsize=8)
+def _remembered(language: str, text: str, variables: tuple[str, ...]) -> Assessment:
+    """A call that takes its box from a pool asks twice: for the box, and when it is judged."""
+    return assess(language, text, variables)
 
 
 def _found(assessment: Assessment) -> str:

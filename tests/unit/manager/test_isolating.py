@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import threading
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
@@ -12,9 +13,11 @@ import pytest
 
 from ringfence import PolicyEngine, Result, Sandbox, SecurityMode
 from ringfence.errors import InitializationFailed
+from ringfence.manager import pipeline as pipeline_module
 from ringfence.manager import sandbox as module
 from ringfence.manager.assemble import assemble
 from ringfence.manager.pipeline import Judge, Pipeline
+from ringfence.policy.decide import decide
 from ringfence.values.grant import Grant
 from ringfence.values.guarantee import Guarantee, Wall
 from ringfence.values.outcome import Exited, Refused
@@ -244,3 +247,17 @@ def test_the_pipeline_trusts_no_box_that_it_is_given(desk: Desk) -> None:
     safe, high = asyncio.run(main())
     assert safe.ending == Exited(0) and isinstance(high.ending, Refused)
     assert [request.command for request in box.ran] == [SAFE]
+
+
+def test_a_long_text_is_read_apart_from_the_event_loop(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    judged_in: list[int] = []
+
+    def watched(*words: Any, **options: Any) -> Any:
+        judged_in.append(threading.get_ident())
+        return decide(*words, **options)
+
+    monkeypatch.setattr(pipeline_module, "decide", watched)
+    results = desk.use(in_turn(SAFE, "echo x; " * 1000 + HIGH), once=True)
+
+    assert judged_in[0] == threading.get_ident() and judged_in[1] != threading.get_ident()
+    assert results[0].ok and isinstance(results[1].ending, Refused)
