@@ -266,6 +266,32 @@ def test_what_a_builder_builds_is_isolated_alike(place: Place) -> None:
     asyncio.run(work())
 
 
+# --- what no wall gives -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.req("B12")
+def test_what_no_wall_gives_is_an_error_for_risky_code_only_and_nothing_is_left_of_it(place: Place) -> None:
+    """No wall with a kernel of its own holds the blacklist at open, whatever is installed."""
+
+    async def work(manager: SandboxManager) -> None:
+        for session in (None, "s"):
+            with pytest.raises(InitializationFailed) as caught:
+                await manager.execute_code("python", HIGH, session_id=session)
+            assert "isolated: HIGH risk (eval, line 2) under permissive" in caught.value.message
+            assert "bwrap: lacks own kernel" in caught.value.message and caught.value.hint
+            assert manager.sessions() == ()
+        assert (await manager.execute_code("python", SAFE)).success
+        assert (await manager.execute_code("python", SAFE, session_id="s")).success, "the name is free again"
+
+    async def strict(manager: SandboxManager) -> None:
+        assert (await manager.execute_code("python", SAFE)).success
+        with pytest.raises(InitializationFailed, match="riskiest piece"):
+            await manager.execute_code("python", SAFE, session_id="s")
+
+    managed(work, policy("permissive", "own_kernel, denied_at_open"))
+    managed(strict, policy("strict", "own_kernel, denied_at_open"))
+
+
 # --- a kernel of its own ----------------------------------------------------------------------------------------------
 
 
