@@ -21,6 +21,8 @@ policies:
     mode: normal                # permissive, normal, restricted or strict: a start for all that follows
     max_execution_time: 2m
     max_memory: 2GB
+    # isolated: [own_kernel]    # what the wall of risky code has to give besides; for this one install gVisor
+    # security_mode: strict     # what is risky: all that is not plainly safe; permissive: what looks dangerous
     network_access: false       # inside a box the network is off in any case
     filesystem:
       deny:                     # hidden, besides the built-in blacklist (~/.ssh, **/.env, ...)
