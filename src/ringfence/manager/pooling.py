@@ -496,7 +496,7 @@ class SandboxPool:
 
     def _isolation(self, tool: str, security_mode: SecurityMode | None) -> Isolation | None:
         terms = self._blueprints[tool].terms if tool in self._blueprints else None
-        return isolation_of(terms.under(security_mode)) if terms is not None else None
+        return isolation_of(terms.under(security_mode)) if terms is not None and terms.isolated else None
 
     def _why_isolated(self, tool: str, security_mode: SecurityMode | None, routed: Routed | None, *, once: bool) -> str:
         """Why a box of the second kind is wanted; empty if it is one of the first."""

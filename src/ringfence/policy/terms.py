@@ -90,7 +90,7 @@ class Terms:
     def under(self, mode: SecurityMode | None) -> "Terms":
         """The same under the caller's security mode too: of two modes the stricter counts, None is no opinion."""
         said = self.get("security_mode")
-        if mode is None or (said is not None and mode is not SecurityMode.STRICT):
+        if mode is None or (said is not None and (mode is SecurityMode.PERMISSIVE or said.value == mode)):
             return self
         asked = Setting(BY_NAME["security_mode"], mode.value, _CALLER, "security_mode")
         return replace(self, settings={**self.settings, "security_mode": asked})
