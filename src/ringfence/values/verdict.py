@@ -5,6 +5,7 @@ from enum import IntEnum
 
 from ringfence.values.facts import Span
 from ringfence.values.grant import Grant
+from ringfence.values.risk import Routed
 
 
 class Verdict(IntEnum):
@@ -62,6 +63,8 @@ class Decision:
     asking: Asking = Asking()
     text: str = ""
     """The command that the reasons' spans refer to."""
+    routed: Routed | None = None
+    """Where it goes, by its risk; None where no policy asks for that."""
 
     @property
     def deciding(self) -> Reason:

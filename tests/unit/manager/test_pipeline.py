@@ -29,7 +29,7 @@ class Bench:
         self.box = FakeBox(self.grant)
         self.acquired = 0
 
-    async def acquire(self) -> FakeBox:
+    async def acquire(self, _: object = None) -> FakeBox:
         self.acquired += 1
         return self.box
 
