@@ -85,6 +85,7 @@ LOADS_THE_MACHINE = frozenset(
         "RES-15",  # hundreds of megabytes on the disk
         "RES-16",
         "RES-20",  # or of output
+        "RES-25",  # a path of thousands of names, walked for each of them
         "RES-28",
     }
 )
