@@ -31,6 +31,9 @@ _BELOW_MAX: Final = 20_000
 """Names below directories that were made or moved; beyond, the whole workspace is searched instead."""
 _FEW: Final = 20
 """Names that are looked at in less time than it takes to ask a thread."""
+_FEW_ENTRIES: Final = 60
+_FEW_SECONDS: Final = 0.0005
+"""What may be searched in that time: a small workspace, without asking a thread."""
 _SEARCH_ENTRIES: Final = 100_000
 _SEARCH_SECONDS: Final = 2.0
 
@@ -48,9 +51,24 @@ def may_have_left(grant: Grant, result: Result) -> bool:
 async def find_leavings(grant: Grant, result: Result, since_ns: int) -> tuple[Violation, ...]:
     """What a command left behind, disarmed where that is possible; in a thread, unless there is little to look at."""
     seen = result.observed
-    if seen is not None and seen.is_complete and len(seen.written) <= _FEW:
-        return _look(grant, result, since_ns)
+    if seen is not None and seen.is_complete:
+        if len(seen.written) <= _FEW:
+            return _look(grant, result, since_ns)
+    elif _nothing_at_a_glance(grant, since_ns):
+        return ()
     return await asyncio.to_thread(_look, grant, result, since_ns)
+
+
+def _nothing_at_a_glance(grant: Grant, since_ns: int) -> bool:
+    """Whether a search that takes next to no time was complete, and found nothing."""
+    try:
+        for root in grant.writable_roots:
+            scan = find_leftovers(root, since_ns=since_ns, limit_entries=_FEW_ENTRIES, limit_seconds=_FEW_SECONDS)
+            if scan.leftovers or scan.cut_short:
+                return False
+    except (OSError, RingfenceError):
+        return False
+    return True
 
 
 def _look(grant: Grant, result: Result, since_ns: int) -> tuple[Violation, ...]:

@@ -187,7 +187,8 @@ class Pipeline:
         result = await box.run(as_run_by(box, request))
         if may_have_left(self._grant, result):
             left = await find_leavings(self._grant, result, begin)
-            result = replace(result, violations=(*result.violations, *left))
+            if left:
+                result = replace(result, violations=(*result.violations, *left))
         return _noted(self._placed(result), decision.routed)
 
     def _placed(self, result: Result) -> Result:

@@ -471,6 +471,7 @@ class HelperBox:
         timers: list[Watch | asyncio.TimerHandle] = []
         # Whoever feeds its input owns the pipe from its first step on, for which the event loop is needed.
         if request.stdin is not None or not self._is_over_at_once(work):
+            work.hear_out()
             stop = partial(self._stop, work)
             timers.append(Watch(self._holder, self._grant.limits, self._roots, self._control.first_pid, stop))
             timers.append(self._loop.call_later(self._timeout(request), self._stop, work, Limit.WALL))
