@@ -17,6 +17,7 @@ from ringfence.engines.boxes.box import HelperBox
 from ringfence.engines.docker import verify
 from ringfence.engines.docker.daemon import Daemon
 from ringfence.engines.docker.engine import DockerEngine
+from ringfence.engines.docker.facts import docker_facts
 from ringfence.engines.docker.mounts import Mount
 from ringfence.engines.docker.settings import DockerSettings
 from ringfence.errors import InitializationFailed, RingfenceError
@@ -195,3 +196,15 @@ def test_what_is_mounted_somewhere_else_than_was_ordered_is_found_out(tmp_path: 
             asyncio.run(look())
     finally:
         docker.command("rm", "--force", name)
+
+
+@pytest.mark.req("B12", "D5")
+def test_doctor_tries_a_runtime_out_before_it_says_that_there_is_a_kernel(tmp_path: Path) -> None:
+    docker.gvisor_settings()
+    facts = {fact.name: fact for fact in docker_facts(docker.environment())}
+
+    assert not facts["docker"].missing and not facts["docker-gvisor"].missing
+    assert Guarantee.OWN_KERNEL in facts["docker-gvisor"].guarantees
+    assert Guarantee.OWN_KERNEL not in facts["docker"].guarantees | facts["docker-microvm"].guarantees
+    assert "krun" in facts["docker-microvm"].missing
+    assert docker.leftovers() == []
