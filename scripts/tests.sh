@@ -6,6 +6,8 @@
 set -eu
 cd "$(dirname "$0")/.."
 
+unset PYTHONDONTWRITEBYTECODE # or each of the thousands of processes that tests start would compile the project anew
+
 PYTEST=".venv/bin/python -m pytest -q -n 4"
 PREPARED=
 
@@ -14,7 +16,11 @@ main() {
     trap end_engine EXIT
     scripts/docker-tests.sh prepare >/dev/null 2>&1 & # what fails is tried again, and told, where it is needed
     PREPARED=$!
+    timed set-up scripts/setup.sh
+    .venv/bin/python -m pytest -q --collect-only >/dev/null 2>&1 & # tests are compiled once, not by each worker
+    compiled=$!
     timed lint make --no-print-directory lint
+    wait $compiled || true
     await_engine # its mounts would count as left behind by whichever test runs meanwhile
     timed main $PYTEST --dist worksteal --ignore tests/attacks
     # Root's warm boxes and the user's cold ones are left out for time: tests/attacks/README.md.
