@@ -54,6 +54,7 @@ int more(const struct words *w);
 uint64_t number(struct words *w);
 struct words slurp(int fd);                    /* the whole file as words */
 void write_text(const char *path, const char *text);
+void own_users(uid_t inside_uid, gid_t inside_gid); /* a user namespace with us alone in it; what exec keeps of its capabilities is nothing */
 void kill_children(void);                      /* all direct children of ours; all other processes if we are PID 1 */
 
 noreturn void launch(int plan, pid_t owner);   /* outside: guardian, then the way into the wall */

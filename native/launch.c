@@ -321,7 +321,6 @@ static void loopback_up(void) {
 
 /* What bubblewrap does otherwise: the other namespaces, the new root, and a user namespace in which we own nothing. */
 static void enter(uid_t uid, gid_t gid, uid_t inside_uid, gid_t inside_gid) {
-    char line[64];
     if (unshare(CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWCGROUP)) die("unshare");
     pid_t first = fork();
     if (first < 0) die("fork");
@@ -342,15 +341,7 @@ static void enter(uid_t uid, gid_t gid, uid_t inside_uid, gid_t inside_gid) {
     if (!access(at("/proc/keys"), F_OK) && mount(null, at("/proc/keys"), NULL, MS_BIND, NULL)) die("/proc/keys");
     if (chdir(area) || syscall(SYS_pivot_root, ".", ".") || umount2(".", MNT_DETACH) || chdir("/")) die("new root");
     if (getuid() != uid) become(uid, gid);
-    if (unshare(CLONE_NEWUSER)) die("user namespace");
-    write_text("/proc/self/setgroups", "deny");
-    snprintf(line, sizeof line, "%u %u 1", inside_uid, uid);
-    write_text("/proc/self/uid_map", line);
-    snprintf(line, sizeof line, "%u %u 1", inside_gid, gid);
-    write_text("/proc/self/gid_map", line);
-    int capability = 0;
-    while (!prctl(PR_CAPBSET_DROP, capability)) capability++;
-    if (errno != EINVAL || !capability) die("capabilities"); /* past the last one */
+    own_users(inside_uid, inside_gid);
     if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)) die("no_new_privs");
 }
 

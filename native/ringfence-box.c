@@ -3,6 +3,7 @@
  *   ringfence-box launch PLAN_FD OWNER_PID   outside: prepares and starts bubblewrap, cleans up when it or its owner ends
  *   ringfence-box init CONTROL_FD            inside: PID 1; starts, reaps and kills what it is told to
  *   ringfence-box connect SOCKET             the same in a container, where nobody could pass a descriptor along
+ *   ringfence-box connect SOCKET UID GID     the same in a user namespace of its own, in which it has these ids
  *   ringfence-box carry CONTROL_FD DESCRIPTION_FD DIRECTORY RUNTIME...
  *                                            outside, before a kernel of its own: carries messages over the runtime's stdio
  *   ringfence-box ferry CONTROL_FD STREAM_FD
@@ -17,6 +18,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -95,6 +97,20 @@ void kill_children(void) {
     fclose(list);
 }
 
+void own_users(uid_t inside_uid, gid_t inside_gid) {
+    unsigned uid = getuid(), gid = getgid();
+    char line[64];
+    if (unshare(CLONE_NEWUSER)) die("user namespace");
+    write_text("/proc/self/setgroups", "deny");
+    snprintf(line, sizeof line, "%u %u 1", inside_uid, uid);
+    write_text("/proc/self/uid_map", line);
+    snprintf(line, sizeof line, "%u %u 1", inside_gid, gid);
+    write_text("/proc/self/gid_map", line);
+    int capability = 0;
+    while (!prctl(PR_CAPBSET_DROP, capability)) capability++;
+    if (errno != EINVAL || !capability) die("capabilities"); /* past the last one */
+}
+
 static int connected(const char *path) {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     if (strlen(path) >= sizeof address.sun_path) die_because("the control socket's path is too long");
@@ -115,6 +131,14 @@ noreturn static void tell_kernel(void) {
     _exit(0);
 }
 
+/* By way of exec, with which whoever is not uid 0 loses all capabilities: those over the new namespace, too. */
+noreturn static void connect_as(const char *path, uid_t uid, gid_t gid) {
+    if (!uid || !gid) die_because("nobody is to be root inside");
+    own_users(uid, gid);
+    execl("/proc/self/exe", "ringfence-box", "connect", path, (char *)NULL);
+    die("/proc/self/exe");
+}
+
 int main(int argc, char **argv) {
     if (argc == 4 && !strcmp(argv[1], "launch")) launch(atoi(argv[2]), atoi(argv[3]));
     if ((argc == 3 || argc == 4) && !strcmp(argv[1], "init")) {
@@ -127,10 +151,11 @@ int main(int argc, char **argv) {
     if (argc == 2 && !strcmp(argv[1], "kernel")) tell_kernel();
     /* No parent-death signal: a container's parent is a thread of somebody else's program, which may end at any time. */
     if (argc == 3 && !strcmp(argv[1], "connect")) init(connected(argv[2]), -1);
+    if (argc == 5 && !strcmp(argv[1], "connect")) connect_as(argv[2], (uid_t)atoi(argv[3]), (gid_t)atoi(argv[4]));
     if (argc == 2 && !strcmp(argv[1], "version")) {
         printf("%u\n", PROTOCOL_VERSION);
         return 0;
     }
-    die_because("usage: ringfence-box launch PLAN_FD OWNER_PID | init CONTROL_FD [MEMORY_FD] | connect SOCKET | "
+    die_because("usage: ringfence-box launch PLAN_FD OWNER_PID | init CONTROL_FD [MEMORY_FD] | connect SOCKET [UID GID] | "
                 "carry CONTROL_FD DESCRIPTION_FD DIRECTORY RUNTIME... | ferry CONTROL_FD STREAM_FD | carried | kernel | version");
 }

@@ -48,11 +48,13 @@ def build_container_view(grant: Grant, *, home: str, uid: int, gid: int, own_ker
     return build(grant, home=home, uid=uid, gid=gid, own_kernel=own_kernel)
 
 
-def container_filter(view: View, private: tuple[str, ...], *, for_root: bool) -> ContainerFilter:
+def container_filter(
+    view: View, private: tuple[str, ...], *, for_root: bool, makes_users: bool = False
+) -> ContainerFilter:
     """How the kernel's surface is reduced in a container; see the platform's own `container_filter`."""
     from ringfence.confinement.linux.container import container_filter as make
 
-    return make(view, private, for_root=for_root)
+    return make(view, private, for_root=for_root, makes_users=makes_users)
 
 
 def notification_filter(grant: Grant) -> bytes:

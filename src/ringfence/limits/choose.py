@@ -41,6 +41,11 @@ def choose(limits: Limits) -> Holder:
     return Polling(limits.memory_bytes)
 
 
+def watch(limits: Limits) -> Holder:
+    """A holder for a box that is in no groups of its own."""
+    return Polling(limits.memory_bytes)
+
+
 def find(pid: int, limits: Limits) -> Holder:
     """The holder of a process that somebody else has put into groups, such as a container engine: reads them, and makes
     nothing.

@@ -94,18 +94,24 @@ def _is_socket(path: str) -> bool:
         return False
 
 
-def container_filter(view: View, private: tuple[str, ...], *, for_root: bool) -> ContainerFilter:
+def container_filter(
+    view: View, private: tuple[str, ...], *, for_root: bool, makes_users: bool = False
+) -> ContainerFilter:
     """The same refusals twice: as the engine's profile, which holds from the first instruction, and for PID 1 to apply
     itself, because engines skip calls that their library does not know by name.
 
     Args:
         private: further directories that the box has for itself.
         for_root: whether something that the box writes will belong to root.
+        makes_users: whether its first process makes a user namespace of its own, which the engine's profile has to let
+            pass. The filter that it then applies does not.
     """
     profile = seccomp.Profile(openat2=not for_root)
-    return ContainerFilter(_profile(profile), seccomp.assemble(profile), landlock_words(view, private))
+    return ContainerFilter(
+        _profile(profile, makes_users=makes_users), seccomp.assemble(profile), landlock_words(view, private)
+    )
 
 
 @cache
-def _profile(profile: seccomp.Profile) -> str:
-    return json.dumps(docker_profile(profile))
+def _profile(profile: seccomp.Profile, *, makes_users: bool) -> str:
+    return json.dumps(docker_profile(profile, makes_users=makes_users))

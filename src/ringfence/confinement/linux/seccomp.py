@@ -88,6 +88,7 @@ SOCK_TYPE_MASK: Final = 0xF  # the rest of the type holds SOCK_CLOEXEC and SOCK_
 # NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID, NEWNET. Not NEWTIME (0x80): in clone's flags the lowest byte is the
 # exit signal, so clone cannot make a time namespace; only unshare and clone3 can, and both are refused whole.
 CLONE_NEW_ANY: Final = 0x7E020000
+CLONE_NEWUSER: Final = 0x10000000
 
 # PER_LINUX and PER_LINUX32, each also with UNAME26 (they change what uname says), and the question "which is it now?".
 # Other bits weaken the address space (ADDR_NO_RANDOMIZE, READ_IMPLIES_EXEC, MMAP_PAGE_ZERO) or wake unused kernel code.

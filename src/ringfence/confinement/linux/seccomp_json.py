@@ -25,7 +25,7 @@ from dataclasses import replace
 from typing import Any, Final, assert_never
 
 from ringfence.confinement.linux.bpf import AnyBit, Condition, NoneOf, OneOf
-from ringfence.confinement.linux.seccomp import Profile, Refusal, refusals
+from ringfence.confinement.linux.seccomp import CLONE_NEWUSER, Profile, Refusal, refusals
 
 _LOW_WORD: Final = 0xFFFFFFFF
 _WORD_BITS: Final = 32
@@ -62,9 +62,23 @@ NEEDED_OUTSIDE: Final[Mapping[str, str]] = {
 """What whoever builds a box must call, and nobody inside one may."""
 
 
-def docker_profile(profile: Profile = Profile()) -> dict[str, Any]:  # noqa: B008  frozen, so safe to share
-    """The profile as Docker's `seccomp=` option takes it, as plain data."""
-    return _document(refusals(profile))
+def docker_profile(profile: Profile = Profile(), *, makes_users: bool = False) -> dict[str, Any]:  # noqa: B008  frozen, so safe to share
+    """The profile as Docker's `seccomp=` option takes it, as plain data.
+
+    Args:
+        makes_users: let the first process make a user namespace, and nothing else of that kind. It has to apply the
+            native filter afterwards, which refuses that too.
+    """
+    rows = refusals(profile)
+    return _document(itertools.chain.from_iterable(map(_but_users, rows)) if makes_users else rows)
+
+
+def _but_users(row: Refusal) -> Iterator[Refusal]:
+    others = tuple(call for call in row.calls if call != "unshare")
+    if others:
+        yield replace(row, calls=others)
+    if others != row.calls:
+        yield replace(row, calls=("unshare",), when=(NoneOf(0, (CLONE_NEWUSER,)),))
 
 
 def manager_profile() -> dict[str, Any]:

@@ -46,18 +46,24 @@ async def accept(daemon: Daemon, container: str, listener: socket.socket) -> soc
         await asyncio.wait((connecting, ending))
 
 
-def peer(control: socket.socket, uid: int, container: str) -> int:
+def peer(control: socket.socket, uid: int, container: str, said_pid: int | None = None) -> int:
     """The process at the other end, by the kernel's word.
+
+    Args:
+        uid: whose it has to be.
+        said_pid: which one the daemon says it is, where containers may be in no control group of their own.
 
     Raises:
         InitializationFailed: it is not of our container.
     """
     pid: int
     pid, peer_uid, _ = _PEER.unpack(control.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size))
-    groups = ""
+    status = groups = ""
     with suppress(OSError):
+        status = Path(f"/proc/{pid}/status").read_text()
         groups = Path(f"/proc/{pid}/cgroup").read_text()
-    if pid <= 0 or peer_uid != uid or not verify.belongs_to(groups, container):
+    is_said = said_pid is not None and verify.is_first_process(status, said_pid)
+    if pid <= 0 or peer_uid != uid or not (is_said or verify.belongs_to(groups, container)):
         raise InitializationFailed(
             "somebody else than the container's first process connected to its control socket",
             hint="the daemon has to run on this machine, in a pid namespace that we can see",

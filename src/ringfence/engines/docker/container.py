@@ -37,7 +37,7 @@ _MASKED = (
 _READ_ONLY = ("/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger")
 _ROOT_S = "rw,nosuid,nodev,noexec,size=1m,mode=0755,notmpcopyup"
 """For /run of Podman, which would otherwise put one there that anybody may fill."""
-_NOBODY_S = "rw,nosuid,nodev,noexec,size=1m,mode=0000"
+_NOBODY_S = "nosuid,nodev,noexec,size=1m,mode=0000"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +45,12 @@ class Plan:
     image: Image
     uid: int
     gid: int
+    becomes: tuple[int, int] | None = None
+    """The uid and gid that it has inside, if it is to make a user namespace of its own.
+
+    Whoever is uid 0, if only of a rootless daemon's user namespace, needs a capability to map that uid. It stays behind
+    in that namespace when the first process leaves it, before anybody else's code runs.
+    """
     mounts: tuple[Mount, ...]
     seccomp: str
     """The filter as text for Docker, as the path of a file for Podman: neither takes the other."""
@@ -77,7 +83,7 @@ def container_config(plan: Plan) -> dict[str, Any]:
         )
     return {
         "Image": plan.image.id,
-        "Entrypoint": [HELPER, "carried"] if plan.is_carried else [HELPER, "connect", CONTROL],
+        "Entrypoint": [HELPER, "carried"] if plan.is_carried else [HELPER, "connect", CONTROL, *_own_users(plan)],
         "Cmd": [],
         "User": f"{plan.uid}:{plan.gid}",
         "WorkingDir": "/",
@@ -100,6 +106,7 @@ def container_config(plan: Plan) -> dict[str, Any]:
             "Privileged": False,
             "ReadonlyRootfs": True,
             "CapDrop": ["ALL"],
+            **({"CapAdd": ["SETFCAP"]} if plan.becomes is not None and plan.uid == 0 else {}),
             "SecurityOpt": _security(plan),
             "MaskedPaths": list(_MASKED),
             "ReadonlyPaths": list(_READ_ONLY),
@@ -117,6 +124,10 @@ def container_config(plan: Plan) -> dict[str, Any]:
             "Init": False,
         },
     }
+
+
+def _own_users(plan: Plan) -> list[str]:
+    return [] if plan.becomes is None else [str(number) for number in plan.becomes]
 
 
 def _security(plan: Plan) -> list[str]:
@@ -153,8 +164,9 @@ def _memory_file_systems(plan: Plan) -> dict[str, str]:
     # A volume of the image would be a directory on the host's disk that no limit of ours watches.
     out |= {volume: own for volume in plan.image.volumes}
     if any(mount.target.startswith(f"{PINS}/") for mount in plan.mounts):
-        out[PINS] = _NOBODY_S
-    out |= {place: _NOBODY_S for place in plan.empty}
+        # Where the image's root is the box's own user, only what is read-only stays closed to it.
+        out[PINS] = f"{'rw' if plan.becomes is None else 'ro'},{_NOBODY_S}"
+    out |= {place: f"ro,{_NOBODY_S}" for place in plan.empty}
     out |= {"/tmp": anybody_s, "/var/tmp": anybody_s, HOME: own}
     taken = {mount.target for mount in plan.mounts}
     return {place: options for place, options in out.items() if place not in taken}

@@ -67,6 +67,8 @@ class About:
     bounds_processes: bool
     is_podman: bool = False
     """Podman speaks Docker's language, with an accent."""
+    is_rootless: bool = False
+    """Whether it lives in a user namespace of its user; so do its containers."""
     runtimes: tuple[Registered, ...] = ()
     default_runtime: str = ""
 
@@ -83,6 +85,7 @@ class About:
             bounds_swap=bool(info.get("SwapLimit")),
             bounds_processes=bool(info.get("PidsLimit")),
             is_podman=any("Podman" in str(part.get("Name")) for part in version.get("Components") or ()),
+            is_rootless="name=rootless" in security_options(info),
             runtimes=tuple(
                 Registered(
                     str(name),
@@ -157,13 +160,10 @@ class Daemon:
         info = await self._describe("describe itself", self._docker.system.info())
         if info.get("OSType", "linux") != "linux":
             raise InitializationFailed("the Docker daemon runs no Linux containers", hint="switch it to Linux ones")
-        options = {str(option).partition(",")[0] for option in info.get("SecurityOptions") or ()}
-        remapped = options & {"name=rootless", "name=userns"}
-        if remapped:
+        if "name=userns" in security_options(info):
             raise InitializationFailed(
-                f"the Docker daemon maps users ({', '.join(sorted(remapped))}), so that nobody inside could be the "
-                "workspace's owner",
-                hint="use a daemon without userns-remap, or the native engine, which needs none",
+                "the Docker daemon maps users (userns-remap), so that nobody inside could be the workspace's owner",
+                hint="use a rootless daemon, one without userns-remap, or the native engine, which needs none",
             )
         return About.parse(said, info)
 
@@ -326,6 +326,11 @@ class Daemon:
         import aiohttp
 
         return (aiodocker.DockerError, aiohttp.ClientError, OSError, KeyError, ValueError, TypeError, AttributeError)
+
+
+def security_options(info: Mapping[str, Any]) -> frozenset[str]:
+    """What `/info` says of how it separates, such as `name=rootless`, without further words."""
+    return frozenset(str(option).partition(",")[0] for option in info.get("SecurityOptions") or ())
 
 
 def parse_version(text: str) -> tuple[int, ...]:

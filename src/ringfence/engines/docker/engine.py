@@ -10,8 +10,11 @@
 The daemon is needed to make a box and to take it away. In between, calls go over a socket to the box's first process: a
 call costs what it costs in a native box, not what `docker exec` does.
 
-What this does not protect against: the daemon itself, which is root, and whoever may talk to it; faults of the kernel,
-which containers share with the host.
+A rootless daemon is the user itself in a user namespace; a box of it gets one of its own, with nobody else in it
+(`identity`).
+
+What this does not protect against: the daemon itself, which is root or, rootless, the user, and whoever may talk to it;
+faults of the kernel, which containers share with the host.
 """
 
 import asyncio
@@ -31,6 +34,7 @@ from ringfence.engines.boxes.standby import Setting
 from ringfence.engines.docker import stage, verify
 from ringfence.engines.docker.container import HOME
 from ringfence.engines.docker.daemon import About, Daemon, Image
+from ringfence.engines.docker.identity import identity_of, rootless_identity
 from ringfence.engines.docker.janitor import MANAGER_LABEL, is_orphan
 from ringfence.engines.docker.making import Order, check_kernel, make
 from ringfence.engines.docker.mounts import check_place
@@ -39,6 +43,7 @@ from ringfence.engines.docker.runtimes import Kernel, Runtime, choose_runtime
 from ringfence.engines.docker.settings import DockerSettings
 from ringfence.errors import InitializationFailed, Internal, SpawnFailed
 from ringfence.limits.choose import find as find_holder
+from ringfence.limits.choose import watch
 from ringfence.values.grant import Explain, Grant
 from ringfence.values.guarantee import Guarantee, Wall
 from ringfence.values.limits import Limits
@@ -190,9 +195,12 @@ class DockerEngine:
         stage.check_helper()
         for path in (*grant.writable_roots, *grant.readable):
             check_place(os.fspath(path))
-        identity = stand_in(tuple(map(os.fspath, grant.writable_roots)))
-        uid, gid = (os.getuid(), os.getgid()) if identity is None else (identity.uid, identity.gid)
-        prepared = build_container_view(grant, home=HOME, uid=uid, gid=gid, own_kernel=source.runtime.has_own_kernel)
+        is_rootless = source.about.is_rootless
+        replacing = None if is_rootless else stand_in(tuple(map(os.fspath, grant.writable_roots)))
+        who = rootless_identity(self._settings.url) if is_rootless else identity_of(replacing)
+        prepared = build_container_view(
+            grant, home=HOME, uid=who.inside.uid, gid=who.inside.gid, own_kernel=source.runtime.has_own_kernel
+        )
         try:
             order = Order(
                 url=self._settings.url,
@@ -201,13 +209,14 @@ class DockerEngine:
                 image=source.image,
                 grant=grant,
                 prepared=prepared,
-                stand_in=identity,
+                stand_in=replacing,
+                identity=who,
             )
             made = await make(source.daemon, order)
         finally:
             prepared.close()
-        holder = find_holder(made.host_pid, grant.limits)
-        notes = (*prepared.notes, *self._notes(source, grant, made.host_pid))
+        holder = find_holder(made.host_pid, grant.limits) if made.has_groups else watch(grant.limits)
+        notes = (*prepared.notes, *self._notes(source, grant, made.host_pid, has_groups=made.has_groups))
         guarantees = guarantees_of(source.about, source.runtime)
         wall = Wall(source.runtime.wall, guarantees, (f"Docker, {holder.name}",), notes)
         by = (f"--runtime={source.runtime.name}",) if source.runtime.name else ()
@@ -231,7 +240,7 @@ class DockerEngine:
             raise
         return box, setting
 
-    def _notes(self, source: _Source, grant: Grant, host_pid: int) -> Iterator[str]:
+    def _notes(self, source: _Source, grant: Grant, host_pid: int, *, has_groups: bool) -> Iterator[str]:
         yield f"{source.about.engine} {source.about.version}, image {self._settings.image}"
         if source.runtime.has_own_kernel:
             yield f"runtime {source.runtime.name or source.about.default_runtime}: {source.runtime.kernel}"
@@ -241,7 +250,11 @@ class DockerEngine:
             yield "what is mounted in the virtual machine is the daemon's word: the host's kernel cannot be asked"
         if grant.explain is not Explain.OFF:
             yield _UNEXPLAINED
-        if not source.about.bounds_swap:
+        if source.about.is_rootless:
+            yield "a rootless daemon: to the machine, the box is the user who runs this, and nothing is root"
+        if not has_groups:
+            yield "no control group holds the box: its memory is looked at, again and again, and its cores are not held"
+        elif not source.about.bounds_swap:
             yield "this kernel does not count swap: a box may use more than its memory limit of it"
 
 
@@ -267,9 +280,9 @@ def guarantees_of(about: About, runtime: Runtime) -> frozenset[Guarantee]:
     given = set(_ALWAYS)
     if runtime.has_own_kernel:
         given.add(Guarantee.OWN_KERNEL)
-    if about.bounds_memory:
+    if about.bounds_memory or about.is_rootless:  # else it is watched
         given.add(Guarantee.MEMORY_BOUNDED)
-    if about.bounds_processes:
+    if about.bounds_processes or about.is_rootless:  # else they are counted in the box's own user namespace
         given.add(Guarantee.PROCESSES_BOUNDED)
     return frozenset(given)
 

@@ -19,6 +19,7 @@ from urllib.parse import quote
 from ringfence.engines.docker.address import connect
 from ringfence.engines.docker.daemon import OLDEST, About, parse_version
 from ringfence.engines.docker.engine import DockerEngine, guarantees_of
+from ringfence.engines.docker.identity import rootless_identity
 from ringfence.engines.docker.runtimes import WALLS, Kernel, choose_runtime, kernel_of, own_kernels
 from ringfence.engines.docker.settings import DockerSettings, read_docker_settings
 from ringfence.errors import InitializationFailed, InvalidConfig, RingfenceError
@@ -64,6 +65,11 @@ def docker_facts(environ: Mapping[str, str]) -> tuple[DockerFact, ...]:
             ),
         )
     about = About.parse(said, info)
+    if about.is_rootless:
+        try:
+            rootless_identity(settings.url)
+        except InitializationFailed as fault:
+            return (DockerFact("docker", missing=fault.message, hint=fault.hint),)
     return (
         _fact("docker", about, settings.runtime),
         *(_own_kernel_fact(settings, about, kernel) for kernel in (Kernel.GVISOR, Kernel.MACHINE)),

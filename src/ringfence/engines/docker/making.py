@@ -11,7 +11,7 @@ import asyncio
 import os
 import re
 import socket
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Mapping
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -26,6 +26,7 @@ from ringfence.engines.docker.connecting import accept, peer
 from ringfence.engines.docker.container import Plan, container_config
 from ringfence.engines.docker.daemon import About, Daemon, Image
 from ringfence.engines.docker.ferry import Ferry, board
+from ringfence.engines.docker.identity import Identity
 from ringfence.engines.docker.janitor import BOX_LABEL, MANAGER_LABEL, own_name
 from ringfence.engines.docker.mounts import HELPER, Mount, check_fields, plan
 from ringfence.engines.docker.runtimes import Kernel, Runtime
@@ -56,6 +57,7 @@ class Order:
     grant: Grant
     prepared: Prepared
     stand_in: StandIn | None
+    identity: Identity
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +67,8 @@ class Made:
     around: DockerSurroundings
     host_pid: int
     """Its first process, or what runs its kernel."""
+    has_groups: bool
+    """Whether it is in control groups of its own."""
 
 
 async def make(daemon: Daemon, order: Order) -> Made:
@@ -108,8 +112,15 @@ async def check_kernel(box: HelperBox, runtime: Runtime) -> None:
 async def _build(daemon: Daemon, order: Order, undo: AsyncExitStack) -> Made:
     view, is_carried = order.prepared.view, order.runtime.has_own_kernel
     for_root = order.stand_in is not None and order.stand_in.for_root
-    confinement = container_filter(view, ("/var/tmp", *order.image.volumes), for_root=for_root)
-    staged = await stage.build(order.prepared, order.stand_in, confinement.profile, is_carried=is_carried)
+    own_users = order.identity.has_own_users
+    confinement = container_filter(view, ("/var/tmp", *order.image.volumes), for_root=for_root, makes_users=own_users)
+    staged = await stage.build(
+        order.prepared,
+        order.stand_in,
+        confinement.profile,
+        is_carried=is_carried,
+        is_rootless=order.about.is_rootless,
+    )
     undo.push_async_callback(staged.take_down)
     if order.runtime.kernel is Kernel.MACHINE:
         view = replace(view, covers=tuple(map(_freeze_pinned, view.covers)))
@@ -133,8 +144,8 @@ async def _build(daemon: Daemon, order: Order, undo: AsyncExitStack) -> Made:
         ferry = None
         control, host_pid, first_process = await _connect(daemon, order, container, staged, undo)
         memory = tuple(config["HostConfig"]["Tmpfs"])
-        verify.prove(host_pid, wanted, memory, view.uid, view.gid, _namespaces(order.about))
-        configure = (*rlimits.words(order.grant.limits, counts_processes=False), *confinement.configure)
+        _prove(order, host_pid, wanted, memory)
+        configure = (*rlimits.words(order.grant.limits, counts_processes=own_users), *confinement.configure)
     staged.close_door()
     staged.entrust(first_process)
     around = DockerSurroundings(
@@ -148,15 +159,23 @@ async def _build(daemon: Daemon, order: Order, undo: AsyncExitStack) -> Made:
         owner=None if order.stand_in is None else (order.stand_in.uid, order.stand_in.gid),
         ferry=ferry,
     )
-    return Made(around, host_pid)
+    return Made(around, host_pid, verify.belongs_to(_groups(host_pid), container))
+
+
+def _prove(order: Order, pid: int, wanted: Mapping[str, tuple[str, str, bool]], memory: tuple[str, ...]) -> None:
+    who = order.identity
+    own_users = (who.inside.uid, who.inside.gid) if who.has_own_users else None
+    verify.prove(pid, wanted, memory, who.outside.uid, who.outside.gid, _namespaces(order), own_users)
 
 
 def _plan(order: Order, mounts: tuple[Mount, ...], profile: str, box_id: str) -> Plan:
     is_gvisor = order.runtime.kernel is Kernel.GVISOR
+    who = order.identity
     return Plan(
         image=order.image,
-        uid=order.prepared.view.uid,
-        gid=order.prepared.view.gid,
+        uid=who.named.uid,
+        gid=who.named.gid,
+        becomes=(who.inside.uid, who.inside.gid) if who.has_own_users else None,
         mounts=mounts,
         seccomp=profile,
         limits=order.grant.limits,
@@ -184,7 +203,8 @@ async def _connect(
     await daemon.start(container)
     control = await accept(daemon, container, staged.listener)
     undo.callback(control.close)
-    first_pid = peer(control, order.prepared.view.uid, container)
+    said_pid = await daemon.first_pid(container) if order.about.is_rootless else None
+    first_pid = peer(control, order.identity.outside.uid, container, said_pid)
     first_process = os.pidfd_open(first_pid)
     undo.callback(os.close, first_process)
     return control, first_pid, first_process
@@ -206,10 +226,7 @@ async def _board(daemon: Daemon, order: Order, container: str, undo: AsyncExitSt
             f"what runs the container cannot be seen ({fault.strerror})", hint="the daemon has to run on this machine"
         ) from fault
     undo.callback(os.close, first_process)
-    groups = ""
-    with suppress(OSError):
-        groups = Path(f"/proc/{host_pid}/cgroup").read_text()
-    if not verify.belongs_to(groups, container):
+    if not verify.belongs_to(_groups(host_pid), container):
         raise InitializationFailed(
             "what runs the container is in no control group of it, so that nothing holds its memory",
             hint="register the runtime without --ignore-cgroups; or has it just ended? See the daemon's own log",
@@ -217,10 +234,17 @@ async def _board(daemon: Daemon, order: Order, container: str, undo: AsyncExitSt
     return ferry, host_pid, first_process
 
 
-def _namespaces(about: About) -> tuple[str, ...]:
+def _groups(pid: int) -> str:
+    with suppress(OSError):
+        return Path(f"/proc/{pid}/cgroup").read_text()
+    return ""
+
+
+def _namespaces(order: Order) -> tuple[str, ...]:
     """Podman decides by itself about control groups: with version 1 of them a container is in the host's namespace. It
     then sees their names; where they are mounted, below /sys, it sees nothing either way."""
-    return tuple(name for name in verify.NAMESPACES if name != "cgroup" or not about.is_podman)
+    names = (*verify.NAMESPACES, *(["user"] if order.identity.has_own_users else []))
+    return tuple(name for name in names if name != "cgroup" or not order.about.is_podman)
 
 
 async def _to_the_end(work: Awaitable[_T]) -> _T:

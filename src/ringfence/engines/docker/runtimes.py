@@ -81,6 +81,11 @@ def choose_runtime(about: About, asked: str | None, *, own_kernel: bool) -> Runt
             f"a kernel of its own is required, and the runtime {registered.name!r} uses the host's",
             hint=f"leave RINGFENCE_DOCKER_RUNTIME out, or name another one; {_NATIVE}",
         )
+    if about.is_rootless and runtime.has_own_kernel:
+        raise InitializationFailed(
+            f"the Docker daemon is rootless, and {runtime.kernel} behind one has not been tried",
+            hint=f"use a daemon of root's for that, {_NATIVE}",
+        )
     if runtime.kernel is Kernel.GVISOR:
         _check_gvisor(registered)
     return runtime

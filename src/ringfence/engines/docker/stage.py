@@ -11,12 +11,14 @@ until the box's first process has ended, then removes placeholders, mounts and f
 
 import asyncio
 import os
+import shutil
 import socket
 import stat
 import subprocess
 import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, suppress
+from dataclasses import replace
 
 from ringfence.confinement.base import Prepared, StandIn, View
 from ringfence.engines.boxes import helper
@@ -91,11 +93,15 @@ def check_helper() -> None:
         )
 
 
-async def build(prepared: Prepared, stand_in: StandIn | None, profile: str, *, is_carried: bool) -> Stage:
+async def build(
+    prepared: Prepared, stand_in: StandIn | None, profile: str, *, is_carried: bool, is_rootless: bool = False
+) -> Stage:
     """Make everything ready.
 
     Args:
         profile: the system-call filter, for engines that take it as a file.
+        is_rootless: whether the daemon is. It may run us in a container as well, and then sees our stage, which is
+            shared with it, but not our program: the stage gets a copy.
         is_carried: whether everything goes over the container's stdio. Its first process cannot connect to a socket of
             the host then, and its files are reached by a process of root's.
 
@@ -106,6 +112,8 @@ async def build(prepared: Prepared, stand_in: StandIn | None, profile: str, *, i
         made = _Made(tempfile.mkdtemp(prefix="ringfence-docker-"))
         undo.callback(made.remove)
         sources = _sources(made, prepared, stand_in, profile, control=None if is_carried else made.later("control"))
+        if is_rootless:
+            sources = replace(sources, helper=made.copy("box", helper.path()))
         listener = None
         if sources.control is not None:
             listener = _listen(sources.control, stand_in)
@@ -157,6 +165,12 @@ class _Made:
             file.write(text)
         os.chmod(path, mode)
         self._paths.append(path)
+        return path
+
+    def copy(self, name: str, program: str) -> str:
+        path = self.later(name)
+        shutil.copyfile(program, path)
+        os.chmod(path, 0o555)
         return path
 
     def dead_socket(self, name: str) -> str:

@@ -14,7 +14,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from ringfence.engines.docker.mounts import Mount
+from ringfence.engines.docker.identity import parse_map
+from ringfence.engines.docker.mounts import PINS, Mount
 from ringfence.errors import InitializationFailed
 
 _NETWORK_FILES = ("/etc/hostname", "/etc/hosts", "/etc/resolv.conf")
@@ -70,6 +71,7 @@ def prove(
     uid: int,
     gid: int,
     namespaces: tuple[str, ...] = NAMESPACES,
+    own_users: tuple[int, int] | None = None,
 ) -> None:
     """Look at everything.
 
@@ -77,6 +79,8 @@ def prove(
         wanted: by target, as `expected` gives it.
         memory: where file systems in memory were asked for.
         namespaces: which ones have to be its own.
+        own_users: the uid and gid that it has inside, if it is to be the only user of a user namespace of its own. To a
+            rootless daemon's containers the image belongs to the box's user, so that nothing of it may be writable.
 
     Raises:
         InitializationFailed: something is not as ordered, or cannot be looked at.
@@ -92,6 +96,9 @@ def prove(
     check_process(status, uid, gid)
     check_mounts(parse_mountinfo(table), wanted, memory)
     check_namespaces(pid, namespaces)
+    if own_users is not None:
+        check_users(pid, own_users, (uid, gid))
+        check_unwritable(parse_mountinfo(table), wanted, memory)
 
 
 def expected(mounts: Iterable[Mount]) -> dict[str, tuple[str, str, bool]]:
@@ -200,6 +207,43 @@ def check_process(status: str, uid: int, gid: int) -> None:
         raise _differs("it is not the first of a pid namespace of its own")
 
 
+def check_users(pid: int, inside: tuple[int, int], outside: tuple[int, int]) -> None:
+    """Whether a process is alone in its user namespace, with these ids.
+
+    Raises:
+        InitializationFailed: others are in it, or it cannot be looked at.
+    """
+    for name, own, ours in zip(("uid_map", "gid_map"), inside, outside, strict=True):
+        try:
+            found = parse_map(Path(f"/proc/{pid}/{name}").read_text())
+        except OSError as fault:
+            raise _differs(f"its {name} cannot be read ({fault.strerror})") from fault
+        if found != ((own, ours, 1),):
+            raise _differs(f"it is not alone in its user namespace ({name}: {found})")
+
+
+def check_unwritable(
+    table: Iterable[Mounted], wanted: Mapping[str, tuple[str, str, bool]], memory: Iterable[str]
+) -> None:
+    """Nothing may be writable but what was granted, what is in memory, and what the kernel shows.
+
+    Raises:
+        InitializationFailed: says what is.
+    """
+    fine = {*(target for target, (*_, writable) in wanted.items() if writable), *memory} - {PINS}
+    for point, mounted in {each.point: each for each in table}.items():
+        is_fine = point in fine or any(point == top or point.startswith(f"{top}/") for top in _KERNEL)
+        if mounted.writable and not is_fine and not _is_below_writable(point, wanted):
+            raise _differs(f"{point} is writable")
+
+
+def _is_below_writable(point: str, wanted: Mapping[str, tuple[str, str, bool]]) -> bool:
+    """Whether it came along with what was granted for writing: what is wanted itself has been looked at already."""
+    return point not in wanted and any(
+        writable and point.startswith(f"{target}/") for target, (*_, writable) in wanted.items()
+    )
+
+
 def check_namespaces(pid: int, names: Iterable[str] = NAMESPACES) -> None:
     """Each namespace has to be another than ours. Only root may look at those of a process that may not be traced; for
     others the daemon's word has to do.
@@ -218,6 +262,14 @@ def shares(pid: int, name: str) -> bool:
         return os.readlink(f"/proc/{pid}/ns/{name}") == os.readlink(f"/proc/self/ns/{name}")
     except OSError:
         return False
+
+
+def is_first_process(status: str, said_pid: int) -> bool:
+    """Whether /proc/PID/status is of the first process of a pid namespace, and has that number in the one around it,
+    which is the daemon's."""
+    lines = (line.partition(":") for line in status.splitlines())
+    numbers = next((value.split() for name, _, value in lines if name == "NSpid"), [])
+    return numbers[-2:] == [str(said_pid), "1"]
 
 
 def belongs_to(cgroup: str, container: str) -> bool:
