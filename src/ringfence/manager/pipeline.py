@@ -30,7 +30,7 @@ from ringfence.manager.leavings import begin_ns, find_leavings, may_have_left
 from ringfence.manager.placing import place_of
 from ringfence.manager.reporting import ABANDONED, Reporting, Watch
 from ringfence.policy.config import is_encodable
-from ringfence.policy.decide import Place, decide
+from ringfence.policy.decide import Place, command_text, decide
 from ringfence.policy.risk.assess import assess
 from ringfence.policy.terms import Terms
 from ringfence.policy.violating import violation_of
@@ -40,6 +40,9 @@ from ringfence.values.request import Request
 from ringfence.values.verdict import Decision, Verdict
 from ringfence.values.who import Who
 
+_ALLOWED_KEPT = 256
+_ALLOWED_LENGTH = 1000
+"""How many decisions are remembered, and of texts of which length."""
 Collect = Callable[[Result], Awaitable[Result]]
 """Adds to a result, before it is recorded, which files the run has written."""
 
@@ -72,6 +75,8 @@ class Pipeline:
         self._redact = Redactor(journal.settings.redact, grant.env)
         self._who = record.without_secrets(self._judge.who, self._redact)
         self._memory = SessionMemory()
+        self._allowed: dict[tuple[str, Path, str | None], Decision] = {}
+        """Decisions to allow, by text, directory and language; the oldest first."""
         self.running = 0
         """Calls that are not over."""
         self.ended_at = 0.0
@@ -98,7 +103,7 @@ class Pipeline:
         check_form(request)
         run_id = os.urandom(8).hex()
         place = self.place(request)
-        decision = decide(request, self._grant, place, self._judge.terms, language=request.language)
+        decision = self._decide(request, place)
         if request.cwd is not None:
             request = replace(request, cwd=place.cwd)
         redact = self._redact.knowing(request.env)
@@ -118,6 +123,20 @@ class Pipeline:
         ended = record.ended(result, redact, files_collected=collect is not None, workspace=self._workspace)
         entry.close(ended | _approved(approval, redact))
         return replace(result, run_id=run_id)
+
+    def _decide(self, request: Request, place: Place) -> Decision:
+        """Grant and terms stay as long as the sandbox, and an agent runs the same short lines again and again: what was
+        allowed once is not judged anew."""
+        text = command_text(request)
+        key = (text, place.cwd, request.language)
+        decision = self._allowed.get(key)
+        if decision is None:
+            decision = decide(request, self._grant, place, self._judge.terms, language=request.language)
+            if decision.verdict is Verdict.ALLOW and len(text) <= _ALLOWED_LENGTH:
+                if len(self._allowed) >= _ALLOWED_KEPT:
+                    del self._allowed[next(iter(self._allowed))]
+                self._allowed[key] = decision
+        return decision
 
     def place(self, request: Request) -> Place:
         """Where a request would run.
