@@ -31,8 +31,8 @@ from ringfence.manager.leavings import begin_ns, find_leavings, may_have_left
 from ringfence.manager.placing import place_of
 from ringfence.manager.reporting import ABANDONED, Reporting, Watch
 from ringfence.policy.config import is_encodable
-from ringfence.policy.decide import Place, decide
-from ringfence.policy.isolation import on_wall
+from ringfence.policy.decide import Place, command_text, decide
+from ringfence.policy.isolation import isolation_of, on_wall
 from ringfence.policy.risk.assess import assess
 from ringfence.policy.terms import Terms
 from ringfence.policy.violating import violation_of
@@ -44,6 +44,9 @@ from ringfence.values.risk import Routed
 from ringfence.values.verdict import Decision, Reason, Verdict
 from ringfence.values.who import Who
 
+_ALLOWED_KEPT = 256
+_ALLOWED_LENGTH = 1000
+"""How many decisions are remembered, and of texts of which length."""
 Collect = Callable[[Result], Awaitable[Result]]
 """Adds to a result, before it is recorded, which files the run has written."""
 T = TypeVar("T")
@@ -88,6 +91,9 @@ class Pipeline:
         self._redact = Redactor(journal.settings.redact, grant.env)
         self._who = record.without_secrets(self._judge.who, self._redact)
         self._memory = SessionMemory()
+        self._allowed: dict[tuple[str, Place, str | None], Decision] = {}
+        """Decisions to allow, by text, place and language; the oldest first."""
+        self._isolates = self._judge.terms is not None and isolation_of(self._judge.terms) is not None
         self.running = 0
         """Calls that are not over."""
         self.ended_at = 0.0
@@ -150,8 +156,20 @@ class Pipeline:
         return decide(request, self._grant, place, terms, language=request.language, wall=wall)
 
     async def _decided(self, request: Request, place: Place) -> Decision:
-        read = request.shown if self._judge.terms is not None else ""  # without a policy, nobody reads it
-        return await without_blocking(read, lambda: self.decide(request, place))
+        """Grant and terms stay as long as the sandbox, and an agent runs the same short lines again and again: what was
+        allowed once is not judged anew. Where risk chooses the wall, more than the line counts, and everything is."""
+        text = command_text(request)
+        key = (text, place, request.language)
+        decision = self._allowed.get(key)
+        if decision is not None:
+            return decision
+        read = text if self._judge.terms is not None else ""  # without a policy, nobody reads it
+        decision = await without_blocking(read, lambda: self.decide(request, place))
+        if decision.verdict is Verdict.ALLOW and len(text) <= _ALLOWED_LENGTH and not self._isolates:
+            if len(self._allowed) >= _ALLOWED_KEPT:
+                del self._allowed[next(iter(self._allowed))]
+            self._allowed[key] = decision
+        return decision
 
     async def _approve(self, request: Request, decision: Decision, watch: Watch) -> Approval | None:
         """Ask a person where the decision is to ask, and somebody can be asked."""

@@ -8,7 +8,6 @@ import os
 import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 
 from ringfence.policy import judging
@@ -27,8 +26,6 @@ from ringfence.values.request import Request
 from ringfence.values.risk import Risk
 from ringfence.values.verdict import Decision, Reason, Verdict
 
-_SHORT = 1000
-"""Characters of a command line whose facts are remembered."""
 _ALLOWED = Reason(Verdict.ALLOW, "default", "nothing speaks against it")
 _BY_RISK = {
     Risk.SAFE: None,
@@ -99,17 +96,11 @@ def _on_terms(text: str, terms: Terms, grant: Grant, place: Place, language: str
     yield from judging.on_risk(terms, found, why)
     if language not in (None, "bash"):
         return  # code of another language is no command line; what it may do is up to the wall
-    facts = _known_facts(text) if len(text) <= _SHORT else analyse(text)
+    facts = analyse(text)
     yield from judging.on_commands(terms, facts)
     yield from judging.on_paths(terms, facts, judging.Where(grant.workspace, place.cwd, place.home))
     yield from judging.on_hosts(terms, facts)
     yield from _on_checks(facts, terms, grant, place)
-
-
-@lru_cache(maxsize=256)
-def _known_facts(text: str) -> Facts:
-    """Facts depend on the text alone, and an agent runs the same short lines again and again."""
-    return analyse(text)
 
 
 def _assessed(text: str, terms: Terms, language: str) -> tuple[RiskLevel | None, str]:

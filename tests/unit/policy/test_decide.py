@@ -199,7 +199,7 @@ def test_text_that_cannot_be_understood_is_refused() -> None:
 def test_a_fault_in_judging_is_a_refusal(monkeypatch: pytest.MonkeyPatch) -> None:
     assert judged("", "ls").verdict is Verdict.ALLOW
 
-    monkeypatch.setattr(module, "_known_facts", lambda text: 1 / 0)
+    monkeypatch.setattr(module, "analyse", lambda text: 1 / 0)
     decision = judged("", "ls")
 
     assert (decision.verdict, decision.deciding.rule) == (Verdict.DENY, "fault in judging")
