@@ -86,11 +86,29 @@ async def keep(ended: asyncio.Event) -> int:
     return 1
 
 
+def check_user() -> None:
+    """With Docker's engine we may be uid 0, of a rootless daemon's user namespace; never of the machine.
+
+    Raises:
+        InvalidConfig: we are, and so would be whoever broke into us.
+    """
+    if os.environ.get("RINGFENCE_TOOL_ENGINE") != "docker" or os.getuid() != 0:
+        return
+    with open("/proc/self/uid_map", encoding="ascii") as file:
+        _, outside, _ = file.readline().split()
+    if outside == "0":
+        raise ringfence.InvalidConfig(
+            "this is root of the machine, with a way to its Docker daemon",
+            hint="start compose.docker.yaml by a rootless daemon: set DOCKER_HOST to its socket",
+        )
+
+
 async def main() -> int:
     ended = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, ended.set)
     try:
+        check_user()
         return await keep(ended)
     except ringfence.RingfenceError as fault:
         print(f"keeper: [{fault.code}] {fault}", file=sys.stderr)

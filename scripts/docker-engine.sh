@@ -3,6 +3,7 @@
 #
 #   scripts/docker-engine.sh up DIRECTORY [IMAGE]   as root: starts dockerd, makes the image, prints DOCKER_HOST
 #   scripts/docker-engine.sh down DIRECTORY         ends that dockerd; what it keeps in the directory stays
+#   scripts/docker-engine.sh archive DIRECTORY      as root: makes only the archive of the image, DIRECTORY/rootfs.tar
 #
 # Data, state, socket and log of the daemon lie below DIRECTORY. IMAGE (default: ringfence/test) is made by debootstrap from
 # the packages that apt-get knows: Debian's smallest, with bash, git and python3. Its archive is kept for the next time. If
@@ -23,6 +24,7 @@ main() {
     case $command in
     up) up ;;
     down) down ;;
+    archive) archive ;;
     *) usage ;;
     esac
 }
@@ -90,8 +92,20 @@ settings() {
     echo "{\"runtimes\": {$gvisor\"krun\": {\"path\": \"runc\"}}}"
 }
 
+archive() {
+    if [ "$(id -u)" != 0 ]; then fail "only root can make an image's files"; fi
+    : >>"$LOG"
+    install_docker || fail "apt-get could not install docker.io and debootstrap; see $LOG"
+    make_archive || fail "debootstrap could not make the image; see $LOG"
+}
+
 make_image() {
     if quietly ours image inspect "$IMAGE"; then return; fi
+    make_archive || return 1
+    quietly ours import "$HERE/rootfs.tar" "$IMAGE"
+}
+
+make_archive() {
     archive=$HERE/rootfs.tar
     if [ ! -s "$archive" ]; then
         root=$HERE/rootfs
@@ -102,7 +116,6 @@ make_image() {
         tar -C "$root" --one-file-system -cf "$archive.part" . && mv "$archive.part" "$archive"
         rm -rf "$root"
     fi
-    quietly ours import "$archive" "$IMAGE"
 }
 
 # The number may have gone to another process since: it counts only if that one was started with our pidfile.

@@ -89,6 +89,20 @@ def test_no_rule_compares_a_register_twice() -> None:
         assert len(indexes) == len(set(indexes))
 
 
+@pytest.mark.req("B8")
+def test_who_makes_users_may_make_a_user_namespace_and_nothing_else_besides() -> None:
+    usual, made = docker_profile(), docker_profile(makes_users=True)
+    user, network, mounts = 0x10000000, 0x40000000, 0x20000
+
+    for flags in (0, network, mounts, user | network, user | mounts, user | 1, WORD):
+        assert verdicts(rules_for(made, "unshare"), (flags, *[0] * 5)) == {1}, hex(flags)
+    assert verdicts(rules_for(made, "unshare"), (user, *[0] * 5)) == set()
+    assert verdicts(rules_for(usual, "unshare"), (user, *[0] * 5)) == {1}
+    calls = {name for rule in usual["syscalls"] for name in rule["names"]} - {"unshare"}
+    assert all(rules_for(made, call) == rules_for(usual, call) for call in calls - {"setns"})
+    assert verdicts(rules_for(made, "setns"), (0,) * 6) == {1}
+
+
 def test_upper_halves_are_never_looked_at() -> None:
     for rule in docker_profile()["syscalls"]:
         for each in rule["args"]:

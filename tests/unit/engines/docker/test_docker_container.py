@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -20,22 +21,22 @@ IMAGE = Image("sha256:1", "/usr/bin:/bin", ("/data",))
 SOFT = ("Privileged", "PidMode", "Devices", "DeviceRequests", "CapAdd", "GroupAdd", "Binds", "VolumesFrom", "Links")
 
 
-def a_config(
-    *mounts: Mount, limits: Limits | None = None, cores: float | None = None, for_podman: bool = False
-) -> dict[str, Any]:
-    return container_config(
-        Plan(
-            image=IMAGE,
-            uid=1234,
-            gid=5678,
-            mounts=mounts,
-            seccomp='{"defaultAction": "SCMP_ACT_ALLOW"}',
-            limits=limits or Limits(),
-            labels=(("ringfence.box", "x"),),
-            cores=cores,
-            for_podman=for_podman,
-        )
+def a_plan(*mounts: Mount, limits: Limits | None = None, cores: float | None = None, for_podman: bool = False) -> Plan:
+    return Plan(
+        image=IMAGE,
+        uid=1234,
+        gid=5678,
+        mounts=mounts,
+        seccomp='{"defaultAction": "SCMP_ACT_ALLOW"}',
+        limits=limits or Limits(),
+        labels=(("ringfence.box", "x"),),
+        cores=cores,
+        for_podman=for_podman,
     )
+
+
+def a_config(*mounts: Mount, **parts: Any) -> dict[str, Any]:
+    return container_config(a_plan(*mounts, **parts))
 
 
 @pytest.mark.req("B6", "E7")
@@ -74,6 +75,17 @@ def test_less_memory_than_docker_takes_is_refused() -> None:
 def test_pins_are_closed_to_everybody_and_there_only_if_needed() -> None:
     assert PINS not in a_config()["HostConfig"]["Tmpfs"]
     assert "mode=0000" in a_config(Mount("/w", f"{PINS}/0"))["HostConfig"]["Tmpfs"][PINS]
+
+
+@pytest.mark.req("B8")
+def test_a_box_with_users_of_its_own_is_told_who_to_become_and_its_pins_cannot_be_opened() -> None:
+    own = replace(a_plan(Mount("/w", f"{PINS}/0")), uid=0, gid=0, becomes=(1234, 5678))
+    config, elsewhere = container_config(own), container_config(replace(own, uid=7))
+
+    assert config["Entrypoint"][-2:] == ["1234", "5678"] and config["User"] == "0:0"
+    assert config["HostConfig"]["Tmpfs"][PINS].startswith("ro,")
+    assert config["HostConfig"]["CapDrop"] == ["ALL"] and config["HostConfig"]["CapAdd"] == ["SETFCAP"]
+    assert "CapAdd" not in elsewhere["HostConfig"]  # only uid 0 of a namespace needs it to map itself
 
 
 def test_what_is_mounted_is_not_covered_by_memory() -> None:

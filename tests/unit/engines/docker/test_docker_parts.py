@@ -62,7 +62,10 @@ def test_a_bound_that_the_kernel_does_not_hold_is_not_promised() -> None:
     whole = guarantees_of(About("1", bounds_memory=True, bounds_swap=True, bounds_processes=True), runtime)
     less = guarantees_of(About("1", bounds_memory=False, bounds_swap=False, bounds_processes=False), runtime)
 
+    rootless = About("1", bounds_memory=False, bounds_swap=False, bounds_processes=False, is_rootless=True)
+
     assert whole - less == {Guarantee.MEMORY_BOUNDED, Guarantee.PROCESSES_BOUNDED}
+    assert guarantees_of(rootless, runtime) == whole  # held by us: looked at, and counted in a namespace of its own
     assert not {Guarantee.OWN_KERNEL, Guarantee.DENIED_AT_OPEN} & whole
 
 

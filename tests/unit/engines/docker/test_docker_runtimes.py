@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -72,6 +73,8 @@ def gvisor(*arguments: str) -> About:
         (gvisor("--directfs=false", "--host-uds=open"), None, True, "sockets of the host", "--network=none"),
         (gvisor("--directfs=false", "--platform=kvm"), None, True, "kvm", "systrap"),
         (gvisor("--platform", "kvm", "--directfs=false"), None, True, "kvm", "systrap"),
+        (replace(about(), is_rootless=True), None, True, "has not been tried", "a daemon of root's"),
+        (replace(about(), is_rootless=True), "vm", False, "has not been tried", "a daemon of root's"),
     ],
 )
 def test_a_runtime_that_does_not_hold_what_we_promise_is_refused_with_what_would(

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 
 import pytest
 
+from ringfence.engines.docker.mounts import PINS
 from ringfence.engines.docker.verify import (
     Mounted,
     belongs_to,
     check_mounts,
     check_process,
+    check_unwritable,
+    check_users,
+    is_first_process,
     locate,
     parse_mountinfo,
 )
@@ -90,6 +95,45 @@ def test_a_process_that_may_do_more_is_refused(old: str, new: str) -> None:
 
     with pytest.raises(InitializationFailed, match="not as it was ordered"):
         check_process(STATUS.replace(old, new), 7, 8)
+
+
+@pytest.mark.req("B8")
+@pytest.mark.parametrize(
+    ("numbers", "said", "is_it"),
+    [
+        ("4711\t1", 4711, True),
+        ("4711\t87\t1", 87, True),  # the daemon is in a pid namespace of its own
+        ("4711\t87\t1", 4711, False),
+        ("4711\t2", 4711, False),
+        ("4711", 4711, False),
+        ("1", 1, False),
+    ],
+)
+def test_a_first_process_is_known_by_its_number_in_the_daemon_s_namespace(numbers: str, said: int, is_it: bool) -> None:
+    assert is_first_process(f"Name:\tbox\nNSpid:\t{numbers}\n", said) is is_it
+    assert not is_first_process("", said)
+
+
+@pytest.mark.req("B8")
+def test_where_the_image_is_the_box_s_own_nothing_else_may_be_writable() -> None:
+    check_unwritable(parse_mountinfo(TABLE), WANTED, ("/tmp",))
+
+    for change, said in (
+        (TABLE.replace("/etc/hosts ro", "/etc/hosts rw"), "/etc/hosts is writable"),
+        (TABLE.replace(".env ro,", ".env rw,"), ".env is writable"),
+        (TABLE.replace("/ / ro", "/ / rw"), "/ is writable"),
+        (f"{TABLE}\n39 30 0:70 / {PINS} rw - tmpfs tmpfs rw", f"{PINS} is writable"),
+    ):
+        with pytest.raises(InitializationFailed, match=said):
+            check_unwritable(parse_mountinfo(change), WANTED, ("/tmp", PINS))
+
+
+@pytest.mark.req("B8")
+def test_a_process_that_shares_its_users_with_others_is_not_alone() -> None:
+    with pytest.raises(InitializationFailed, match="not alone in its user namespace"):
+        check_users(os.getpid(), (os.getuid(), os.getgid()), (os.getuid(), os.getgid()))
+    with pytest.raises(InitializationFailed, match="cannot be read"):
+        check_users(2**22 + 1, (1, 1), (1, 1))
 
 
 def test_a_path_is_found_below_the_nearest_and_last_mount() -> None:
