@@ -35,7 +35,7 @@ from ringfence.values.request import Request
 
 ROUNDS = 30
 SHORT_RUNS = 10
-"""How often a call of a millisecond or two is run for each one that takes many: it is disturbed more easily."""
+"""How often a call of a millisecond or two is run for each one that takes many: it is disturbed as easily."""
 SESSIONS = (1, 2, 4, 8)
 SECONDS = 3.0
 WARM_GOAL = 2.0
