@@ -90,6 +90,18 @@ def test_a_setting_that_makes_no_sense_ends_the_keeper(place: Place, name: str, 
     assert "Traceback" not in said
 
 
+@pytest.mark.root
+@pytest.mark.skipif(
+    Path("/proc/self/uid_map").read_text().split()[:2] != ["0", "0"], reason="we are in a user namespace ourselves"
+)
+def test_root_of_the_machine_keeps_no_boxes_of_a_docker_daemon(place: Place) -> None:
+    with keeper(place, RINGFENCE_TOOL_ENGINE="docker", DOCKER_HOST="unix:///nowhere") as child:
+        _, said = child.communicate(timeout=STARTING_SECONDS)
+
+    assert child.returncode == 1
+    assert "this is root of the machine" in said and "rootless" in said
+
+
 # --- its container ----------------------------------------------------------------------------------------------------
 
 UNPRIVILEGED = (
@@ -172,10 +184,79 @@ def test_docker_compose_takes_the_files(files: list[str]) -> None:
     if command is None:
         pytest.skip("there is no docker compose; install it, or name one in RINGFENCE_TEST_COMPOSE")
     options = [word for name in files for word in ("--file", str(DEPLOY / name))]
-    env = os.environ | {"RINGFENCE_DOCKER_SOCKET": "/run/user/1000/docker.sock"}
+    env = os.environ | {"RINGFENCE_DOCKER_SOCKET": "/run/user/1000/docker.sock", "RINGFENCE_DATA": "/home/me/data"}
 
     done = subprocess.run(
         [*command, *options, "config", "--quiet"], capture_output=True, text=True, env=env, check=False
     )
 
     assert done.returncode == 0, done.stderr
+
+
+# --- compose with a rootless daemon -----------------------------------------------------------------------------------
+
+ROOTLESS = os.environ.get("RINGFENCE_TEST_ROOTLESS", "")
+WITHOUT_NETWORKS = """
+services:
+  manager: {networks: !reset null, network_mode: none}
+  prometheus: {networks: !reset null, network_mode: none}
+networks: !reset null
+"""
+"""The daemon that scripts/rootless-engine.sh starts has none to give; nothing here needs one."""
+
+
+def why_no_overlay() -> str:
+    """Empty if the manager can be started by a rootless daemon of ours."""
+    if not ROOTLESS:
+        return "no rootless daemon: RINGFENCE_TEST_ROOTLESS is not set (scripts/rootless-engine.sh starts one)"
+    if os.stat(ROOTLESS.removeprefix("unix://")).st_uid != os.getuid():
+        return "the rootless daemon is another user's: use scripts/rootless-engine.sh run"
+    if compose_command() is None:
+        return "there is no docker compose; install it, or name one in RINGFENCE_TEST_COMPOSE"
+    if int(docker("--host", ROOTLESS, "version", "--format", "{{.Server.Version}}").out.split(".")[0]) < 23:
+        return "a rootless daemon before Docker 23 shows no container the host's processes"
+    if docker("--host", ROOTLESS, "image", "inspect", IMAGE).code:
+        return f"the rootless daemon has no {IMAGE}: build deploy/Dockerfile.manager with EXTRAS=metrics,docker"
+    return ""
+
+
+@pytest.mark.req("B7", "D1")
+def test_a_manager_in_a_rootless_daemon_has_its_boxes_beside_it(tmp_path: Path) -> None:
+    if why := why_no_overlay():
+        pytest.skip(why)
+    data, more = tmp_path / "data", tmp_path / "more.yaml"
+    data.mkdir(mode=0o700)
+    more.write_text(WITHOUT_NETWORKS)
+    files = (DEPLOY / "compose.yaml", DEPLOY / "compose.docker.yaml", more)
+    named = ("--project-name", f"ringfence-test-{os.getpid()}", *(word for each in files for word in ("--file", each)))
+    own = {"DOCKER_HOST": ROOTLESS, "RINGFENCE_DOCKER_SOCKET": ROOTLESS.removeprefix("unix://")}
+
+    def compose(*words: str) -> Ran:
+        line = [*(compose_command() or ()), *map(str, named), *words]
+        env = os.environ | own | {"RINGFENCE_DATA": str(data)}
+        done = subprocess.run(line, capture_output=True, text=True, env=env, timeout=100, check=False)
+        return Ran(done.returncode, done.stdout, done.stderr)
+
+    script = "mkdir ~/w && cd ~/w && ringfence run --explain 'id -u; echo 42 > made; ls ~/state; echo x > /x'"
+    try:
+        started = compose("up", "--detach", "--no-build", "--no-deps", "manager")
+        assert started.code == 0, started.err
+        deadline = time.monotonic() + STARTING_SECONDS
+        while (pool := compose("exec", "-T", "manager", "ringfence", "pool")).code and time.monotonic() < deadline:
+            time.sleep(0.2)
+        assert pool.code == 0, compose("logs", "manager").out
+        done = compose("exec", "-T", "manager", "sh", "-c", script)
+        boxes = docker("--host", ROOTLESS, "ps", "--quiet", "--filter", "label=ringfence.box").out.split()
+        compose("stop", "manager")
+        code = compose("ps", "--all", "--format", "{{.ExitCode}}").out
+    finally:
+        compose("down", "--volumes")
+
+    assert done.out == "1000\n", done.err  # uid 0 of the daemon is not what a box sees
+    assert (data / "w" / "made").read_text() == "42\n" and (data / "w" / "made").stat().st_uid == os.getuid()
+    assert "No such file" in done.err and "Read-only file system" in done.err
+    assert "a rootless daemon" in done.err and "never root" in done.err
+    assert len(boxes) == 4
+    assert code == "0\n"
+    assert not docker("--host", ROOTLESS, "ps", "--all", "--quiet", "--filter", "label=ringfence.box").out
+    assert sorted(os.listdir(data)) == ["state", "w", "workspaces"] and not os.listdir(data / "workspaces")

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from ringfence.engines.boxes.box import HelperBox
-from ringfence.engines.docker import container, verify
+from ringfence.engines.docker import container, making, verify
 from ringfence.engines.docker.connecting import peer
 from ringfence.engines.docker.daemon import Daemon
 from ringfence.engines.docker.engine import DockerEngine
@@ -104,6 +104,22 @@ def test_what_let_the_first_process_make_its_namespace_lets_nobody_else(bench: B
 def test_root_is_not_served_by_another_user_s_daemon(tmp_path: Path) -> None:
     with pytest.raises(InitializationFailed, match="not of the user 0"):
         Bench(tmp_path, DockerSettings(URL, IMAGE)).run("true")
+
+
+def test_a_daemon_that_lends_its_own_network_is_found_out(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    make = making.container_config
+
+    def soft(plan: Any) -> dict[str, Any]:
+        config = make(plan)
+        return {**config, "NetworkDisabled": False, "HostConfig": {**config["HostConfig"], "NetworkMode": "host"}}
+
+    monkeypatch.setattr(making, "container_config", soft)
+
+    with pytest.raises(InitializationFailed, match="not as it was ordered"):
+        bench.run("true")
+    monkeypatch.setattr(verify, "check_namespaces", lambda *_: None)
+    with pytest.raises(InitializationFailed, match="a packet could leave it"):
+        bench.run("true")
 
 
 # --- what the image's root, who is the box's own user, could do -------------------------------------------------------

@@ -95,6 +95,7 @@ def prove(
     check_namespaces(pid, namespaces)
     if own_users is not None:
         check_users(pid, own_users, (uid, gid))
+        check_routes(pid)
         check_unwritable(table, wanted, memory)
 
 
@@ -221,6 +222,24 @@ def check_users(pid: int, inside: tuple[int, int], outside: tuple[int, int]) -> 
             raise _differs(f"its {name} cannot be read ({fault.strerror})") from fault
         if found != ((own, ours, 1),):
             raise _differs(f"it is not alone in its user namespace ({name}: {found})")
+
+
+def check_routes(pid: int) -> None:
+    """Whether a process is where no packet can leave. A rootless daemon has a network namespace of its own, with a way
+    out, so that it is not enough to be in another one than ours.
+
+    Raises:
+        InitializationFailed: there is a route, or it cannot be looked at.
+    """
+    try:
+        _, *routes = Path(f"/proc/{pid}/net/route").read_text().splitlines()
+        more = Path(f"/proc/{pid}/net/ipv6_route")
+        routes += more.read_text().splitlines() if more.exists() else []
+    except (OSError, ValueError) as fault:
+        raise _differs("its routes cannot be looked at") from fault
+    for route in routes:
+        if "lo" not in route.split():
+            raise _differs(f"a packet could leave it ({' '.join(route.split())})")
 
 
 def check_unwritable(

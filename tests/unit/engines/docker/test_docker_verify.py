@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
+from ringfence.engines.docker import verify
 from ringfence.engines.docker.mounts import PINS
 from ringfence.engines.docker.verify import (
     Mounted,
     belongs_to,
     check_mounts,
     check_process,
+    check_routes,
     check_unwritable,
     check_users,
     is_first_process,
@@ -156,3 +159,25 @@ def test_a_path_is_found_below_the_nearest_and_last_mount() -> None:
 )
 def test_a_process_is_of_the_container_that_its_groups_name(cgroup: str, is_ours: bool) -> None:
     assert belongs_to(cgroup, "abc123") is is_ours
+
+
+@pytest.mark.req("B8", "D6")
+def test_a_process_from_which_packets_can_leave_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "net").mkdir()
+    route, more = tmp_path / "net" / "route", tmp_path / "net" / "ipv6_route"
+    monkeypatch.setattr(verify, "Path", lambda text: tmp_path / text.removeprefix("/proc/7/"))
+
+    route.write_text("Iface\tDestination\n")
+    check_routes(7)
+    more.write_text("00000000000000000000000000000001 80 0 00 0 00000000 00000003 0 80200001       lo\n")
+    check_routes(7)
+    more.write_text("fe800000000000000000000000000000 40 0 00 0 00000100 00000001 0 00000001     tap0\n")
+    with pytest.raises(InitializationFailed, match="a packet could leave it .*tap0"):
+        check_routes(7)
+    more.unlink()
+    route.write_text("Iface\tDestination\ntap0\t00000000\n")
+    with pytest.raises(InitializationFailed, match="tap0"):
+        check_routes(7)
+    route.unlink()
+    with pytest.raises(InitializationFailed, match="cannot be looked at"):
+        check_routes(7)
