@@ -18,8 +18,9 @@ from typing import Any
 
 import pytest
 
+from ringfence.confinement.choose import build_container_view
 from ringfence.engines.boxes.box import HelperBox
-from ringfence.engines.docker import debts, surroundings
+from ringfence.engines.docker import debts, stage, surroundings
 from ringfence.engines.docker.daemon import Daemon
 from ringfence.engines.docker.engine import DockerEngine
 from ringfence.engines.docker.janitor import MANAGER_LABEL, own_name
@@ -359,6 +360,50 @@ def test_a_box_that_is_cancelled_while_it_is_made_leaves_nothing(bench: Bench) -
     for seconds in (0.0, 0.01, 0.03, 0.06, 0.1, 0.15, 0.2):
         asyncio.run(main(seconds))
         assert docker.leftovers() == [] and os.listdir(bench.workspace) == []
+
+
+def test_a_box_that_is_made_when_its_maker_is_cancelled_leaves_nothing(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench.run("true")
+    leave = Daemon.__aexit__
+
+    async def cancelled(daemon: Daemon, *fault: Any) -> None:
+        opening = asyncio.current_task()
+        assert opening is not None and fault == (None, None, None)
+        monkeypatch.setattr(Daemon, "__aexit__", leave)
+        opening.cancel()
+        await leave(daemon, *fault)
+
+    async def main() -> None:
+        before = set(os.listdir("/proc/self/fd"))
+        with pytest.raises(asyncio.CancelledError):
+            await DockerEngine(bench.settings).open(Grant(workspace=bench.workspace, protected=PROTECTED))
+        assert set(os.listdir("/proc/self/fd")) == before
+
+    monkeypatch.setattr(Daemon, "__aexit__", cancelled)
+    asyncio.run(main())
+
+    assert docker.leftovers() == [] and os.listdir(bench.workspace) == []
+
+
+def test_a_stage_is_taken_down_to_its_end_also_if_whoever_does_it_is_cancelled(tmp_path: Path) -> None:
+    async def main() -> int | None:
+        prepared = build_container_view(
+            Grant(workspace=tmp_path), home="/home/agent", uid=os.getuid(), gid=os.getgid(), own_kernel=False
+        )
+        try:
+            built = await stage.build(prepared, None, "{}", is_carried=False)
+        finally:
+            prepared.close()
+        taking = asyncio.create_task(built.take_down())
+        await asyncio.sleep(0)
+        taking.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await taking
+        return built._guardian.returncode
+
+    assert asyncio.run(main()) == 0
 
 
 # --- limits -----------------------------------------------------------------------------------------------------------

@@ -119,6 +119,27 @@ def test_what_is_protected_stays_as_it_is(tmp_path: Path, attack: str) -> None:
     assert (tmp_path / "file").read_text() == "done\n"
 
 
+@pytest.mark.req("A10", "B12")
+def test_a_box_in_a_part_of_another_s_workspace_reaches_no_placeholder_of_the_rest(tmp_path: Path) -> None:
+    part = tmp_path / "part"
+    part.mkdir()
+    fill = "for f in .git/*; do [ -s $f ] || { chmod 644 $f; echo evil > $f; }; done"
+
+    async def attack(inner: HelperBox) -> None:
+        await inner.run(Request(command="git init -q . && rm -rf .git/hooks .git/config", cwd=part / "new"))
+        outer = await DockerEngine(docker.gvisor_settings()).open(Grant(workspace=tmp_path, protected=PROTECTED))
+        try:
+            await inner.run(Request(command=fill, cwd=part / "new"))
+        finally:
+            await outer.close()
+
+    (part / "new").mkdir()
+    use(docker.gvisor_settings(), part, attack, protected=PROTECTED)
+
+    assert "evil" in (part / "new/.git/hooks").read_text()  # it may: the repository is its own
+    assert sorted(os.listdir(tmp_path)) == ["part"]
+
+
 @pytest.mark.req("A4", "B12")
 def test_there_is_no_network_and_nothing_of_the_host_s_kernel(tmp_path: Path) -> None:
     result = run(

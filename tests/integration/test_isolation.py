@@ -132,6 +132,45 @@ def test_a_pool_of_somebody_else_is_held_to_the_managers_mode_too(place: Place) 
     asyncio.run(work())
 
 
+def test_in_one_session_of_two_managers_each_is_judged_by_its_own_mode(place: Place) -> None:
+    async def work() -> None:
+        async with (
+            asyncio.timeout(120),
+            SandboxPool(PoolConfig(min_instances=1), policy=policy("permissive")) as pool,
+            SandboxManager("s", SecurityMode.STRICT, pool=pool) as strict,
+            SandboxManager("s", SecurityMode.PERMISSIVE, pool=pool) as permissive,
+        ):
+            assert not is_isolated((await permissive.execute_code("python", LOW)).full)
+            assert is_isolated((await strict.execute_code("python", LOW)).full)
+            assert is_isolated((await strict.execute_shell("cat /dev/null")).full)
+            assert not is_isolated((await permissive.execute_code("python", LOW)).full)
+
+    asyncio.run(work())
+
+
+def test_harmless_code_that_brings_a_file_along_is_isolated_under_strict_because_it_may_load_it(place: Place) -> None:
+    files = {"json.py": "import os\nos.system('echo loaded')"}
+
+    async def work(manager: SandboxManager) -> None:
+        done = await manager.execute_code("python", "import json", files=files)
+        assert done.stdout == "loaded\n" and is_isolated(done.full)
+        assert not is_isolated((await manager.execute_code("python", "import json")).full)
+
+    managed(work, policy("strict"))
+
+
+@pytest.mark.parametrize(("language", "harmless"), [(None, "echo x"), ("python", "print('x')")])
+def test_variables_of_a_blocking_call_count_for_its_risk(place: Place, language: str | None, harmless: str) -> None:
+    def apart(mode: str, **options: Any) -> bool:
+        return is_isolated(
+            ringfence.run(harmless, language=language, workspace=place.workspace, policy=policy(mode), **options)
+        )
+
+    for mode in ("strict", "permissive"):
+        assert not apart(mode)
+        assert apart(mode, env={"BASH_ENV": "./file"})
+
+
 def test_commands_and_other_languages_are_routed_as_well(place: Place) -> None:
     async def work(manager: SandboxManager) -> None:
         assert not is_isolated((await manager.execute_shell("echo x")).full)

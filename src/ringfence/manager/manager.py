@@ -247,7 +247,9 @@ class SandboxManager:
             return None
         text = request.code if request.code is not None else request.command or ""
         language = find_language(request.language).name if request.code is not None else None
-        return await without_blocking(text, lambda: self._pool.routed(tool, language, text, self._asked_mode))
+        routed = await without_blocking(text, lambda: self._pool.routed(tool, language, text, self._asked_mode))
+        # Harmless code may load a file that comes along, and nobody has read that: it gets a box for any code.
+        return None if request.files and routed is not None and not routed.is_isolated else routed
 
     async def _acquire(self, session_id: str, tool: str, routed: Routed | None = None) -> Sandbox:
         return await self._pool.acquire(

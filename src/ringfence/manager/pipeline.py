@@ -62,6 +62,8 @@ class Judge:
     confirmation: ConfirmationService | None = None
     who: Who = field(default_factory=Who)
     home: str = ""
+    variables: tuple[str, ...] = ()
+    """Names of those that whoever asks has set for all requests, and that count for their risk."""
 
 
 class Pipeline:
@@ -153,7 +155,8 @@ class Pipeline:
     def decide(self, request: Request, place: Place) -> Decision:
         """All votes on a request, as things stand now."""
         terms, wall = self._judge.terms, self._standing()
-        return decide(request, self._grant, place, terms, language=request.language, wall=wall)
+        variables = self._judge.variables
+        return decide(request, self._grant, place, terms, language=request.language, wall=wall, variables=variables)
 
     async def _decided(self, request: Request, place: Place) -> Decision:
         """Grant and terms stay as long as the sandbox, and an agent runs the same short lines again and again: what was

@@ -96,8 +96,8 @@ class _Session:
     """Held by whoever has a call in it that is more than one step."""
     first: Warm | None = None
     """The box that came with the workspace."""
-    sandboxes: dict[str, Sandbox] = field(default_factory=dict)
-    """By tool."""
+    sandboxes: dict[tuple[str, SecurityMode | None], Sandbox] = field(default_factory=dict)
+    """By tool, and by the mode that its calls are judged under, where that counts."""
     boxes: "dict[Pool[Warm], Sandbox]" = field(default_factory=dict)
     """By kind of grant: tools that are treated alike share one box."""
     is_over: bool = False
@@ -359,8 +359,8 @@ class SandboxPool:
             if session is None:
                 why = self._why_isolated(tool, security_mode, routed, once=False)
                 session = self._sessions[session_id] = _Session(session_id, why)
-            elif tool in session.sandboxes:
-                return session.sandboxes[tool]
+            elif (known := session.sandboxes.get(self._kind(tool, security_mode))) is not None:
+                return known
             async with session.opening:
                 if not session.is_over:
                     whose = replace(who or self._who, session_id=session.id)
@@ -374,7 +374,8 @@ class SandboxPool:
         who: Who,
         security_mode: SecurityMode | None,
     ) -> Sandbox:
-        sandbox = session.sandboxes.get(tool)
+        kind = self._kind(tool, security_mode)
+        sandbox = session.sandboxes.get(kind)
         if sandbox is not None:
             return sandbox
         try:
@@ -384,7 +385,7 @@ class SandboxPool:
                 del self._sessions[session.id]
                 session.is_over = True
             raise
-        session.sandboxes[tool] = sandbox  # also if it was released meanwhile: then it is closed with the session
+        session.sandboxes[kind] = sandbox  # also if it was released meanwhile: then it is closed with the session
         if session.is_over:
             raise PoolExhausted(
                 f"the session {session.id!r} was released while it was being acquired", hint="acquire it again"
@@ -497,6 +498,11 @@ class SandboxPool:
     def _isolation(self, tool: str, security_mode: SecurityMode | None) -> Isolation | None:
         terms = self._blueprints[tool].terms if tool in self._blueprints else None
         return isolation_of(terms.under(security_mode)) if terms is not None and terms.isolated else None
+
+    def _kind(self, tool: str, security_mode: SecurityMode | None) -> tuple[str, SecurityMode | None]:
+        """What one sandbox of a session is for: callers of different modes are not judged by each other's."""
+        isolation = self._isolation(tool, security_mode)
+        return tool, isolation.mode if isolation is not None else None
 
     def _why_isolated(self, tool: str, security_mode: SecurityMode | None, routed: Routed | None, *, once: bool) -> str:
         """Why a box of the second kind is wanted; empty if it is one of the first."""

@@ -145,10 +145,16 @@ class Sandbox:
         assembly = assemble(wish, config_path=config, judged=judged, docker=docker)
         if shadow is not None:
             assembly = replace(assembly, grant=shadowed(assembly.grant, shadow, shadow_bytes))
-        self._set_up(assembly, confirmation, reporting)
+        self._set_up(assembly, confirmation, reporting, tuple(env or ()) if once else ())
         self._once = once
 
-    def _set_up(self, assembly: Assembly, confirmation: ConfirmationService | None, reporting: Reporting) -> None:
+    def _set_up(
+        self,
+        assembly: Assembly,
+        confirmation: ConfirmationService | None,
+        reporting: Reporting,
+        variables: tuple[str, ...] = (),
+    ) -> None:
         who = reporting.who
         self._assembly = assembly
         self._grant = assembly.grant
@@ -157,7 +163,8 @@ class Sandbox:
         self._once = False
         self._wall_is_chosen = False
         self._journal_is_shared = False
-        judge = Judge(terms=assembly.terms, confirmation=confirmation, who=who, home=home_directory(os.environ))
+        home = home_directory(os.environ)
+        judge = Judge(terms=assembly.terms, confirmation=confirmation, who=who, home=home, variables=variables)
         self._pipeline = Pipeline(self._grant, assembly.journal, self._acquire, judge, reporting, self._standing)
         self._reporting = reporting
         self._box: Box | None = None

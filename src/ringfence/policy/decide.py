@@ -6,7 +6,7 @@ against (requirement C12).
 
 import os
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -53,18 +53,20 @@ def decide(
     *,
     language: str | None = None,
     wall: Wall | None = None,
+    variables: Iterable[str] = (),
 ) -> Decision:
     """All votes on a request; the strictest one counts. Without terms, only the grant has a say.
 
     Args:
         wall: the one that stands, if it has to run behind that one.
+        variables: which are set for it besides its own.
     """
     reasons = [_ALLOWED, *_on_directory(grant, place)]
     if terms is None:
         return Decision(tuple(reasons), grant)
     text = command_text(request)
     isolation = isolation_of(terms)
-    routed = isolation.routed(language, text, dict(request.env)) if isolation is not None else None
+    routed = isolation.routed(language, text, (*dict(request.env), *variables)) if isolation is not None else None
     try:
         reasons += _on_terms(text, terms, grant, place, language)
     except Exception as fault:  # whatever it is, what could not be judged must not run
