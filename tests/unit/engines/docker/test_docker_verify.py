@@ -172,7 +172,7 @@ def test_a_process_from_which_packets_can_leave_is_noticed(tmp_path: Path, monke
     more.write_text("00000000000000000000000000000001 80 0 00 0 00000000 00000003 0 80200001       lo\n")
     check_routes(7)
     more.write_text("fe800000000000000000000000000000 40 0 00 0 00000100 00000001 0 00000001     tap0\n")
-    with pytest.raises(InitializationFailed, match="a packet could leave it .*tap0"):
+    with pytest.raises(InitializationFailed, match=r"a packet could leave it .*tap0"):
         check_routes(7)
     more.unlink()
     route.write_text("Iface\tDestination\ntap0\t00000000\n")
