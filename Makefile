@@ -14,10 +14,8 @@ setup: ## make .venv with everything that the other targets need
 run: setup ## run the example: an agent's task inside the wall
 	@$(PYTHON) examples/agent_task.py
 
-test: lint ## lint, then run all tests
-	@$(PYTHON) -m pytest -q -n 2 --ignore tests/attacks
-	@$(PYTHON) -m pytest -q tests/attacks -k "not (root and warm) and not (user and cold)" # one after the other: what is watched needs a calm machine
-	@scripts/docker-tests.sh
+test: ## lint, then run all tests
+	@scripts/tests.sh
 
 lint: setup ## style, types and layers
 	@.venv/bin/ruff check .

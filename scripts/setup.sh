@@ -6,7 +6,8 @@
 # remembers what was set up, so that a second run returns at once. Where packages come from is pip's configuration
 # on the machine, never ours.
 #
-# RINGFENCE_PYTHON=/path/to/python3 overrides the choice of the interpreter.
+# RINGFENCE_PYTHON=/path/to/python3 overrides the choice of the interpreter. `scripts/setup.sh tools` does no more than the
+# system packages.
 set -eu
 cd "$(dirname "$0")/.."
 unset PYTHONHOME PYTHONPATH
@@ -36,6 +37,7 @@ main() {
     if has flock; then flock 9; fi # two targets at once: the second one waits and finds the work done
     if set_up_already; then return; fi
     install_tools
+    if [ "${1-}" = tools ]; then return; fi
     python=$(choose_python) || fail "no Python 3.11 or newer; install python3 and python3-venv, or set RINGFENCE_PYTHON"
     make_venv "$python"
     install_project
@@ -178,4 +180,4 @@ install_project() {
     $pip install -q --no-build-isolation --no-deps -e .
 }
 
-main
+main "$@"

@@ -6,14 +6,18 @@ import os
 import shutil
 import tempfile
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from typing import Any
 
 import hypothesis
 import pytest
 
 from tests.support import leaks
+from tests.support.turns import Turns
 
 _PRIVATE_TMP = pytest.StashKey[str]()
+_TURNS = pytest.StashKey[Turns]()
+_TURNS_DIRECTORY = "ringfence_turns"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -36,9 +40,25 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ["TMPDIR"] = tempfile.tempdir = private
     config.stash[_PRIVATE_TMP] = private
     leaks.work_in(private)
+    # A worker takes turns where the process that started it says, which is in that one's private directory.
+    config.stash[_TURNS] = Turns(getattr(config, "workerinput", {}).get(_TURNS_DIRECTORY, private))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """Of xdist, before a worker starts."""
+    node.workerinput[_TURNS_DIRECTORY] = node.config.stash[_PRIVATE_TMP]
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)  # around the time limit: waiting is not the test's time
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    with item.config.stash[_TURNS].taken(alone=item.get_closest_marker("alone") is not None):
+        return (yield)
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
+    if (turns := config.stash.get(_TURNS, None)) is not None:
+        turns.close()
     if (private := config.stash.get(_PRIVATE_TMP, None)) is not None:
         tempfile.tempdir = os.path.dirname(private)
         os.environ["TMPDIR"] = tempfile.tempdir

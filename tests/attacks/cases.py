@@ -74,6 +74,23 @@ NEEDS_ROOT = frozenset(
 )
 """Cases that the kernel refuses to an ordinary user even without a wall, so that only root's control can leak."""
 
+LOADS_THE_MACHINE = frozenset(
+    {
+        "RES-03",  # hundreds of threads
+        "RES-04",  # memory, of three kinds
+        "RES-05",
+        "RES-06",
+        "RES-08",  # all processors
+        "RES-14",  # hundreds of processes
+        "RES-15",  # hundreds of megabytes on the disk
+        "RES-16",
+        "RES-20",  # or of output
+        "RES-25",  # a path of thousands of names, walked for each of them
+        "RES-28",
+    }
+)
+"""Cases that run while no other does: what they use would be missed elsewhere, and they are judged by it."""
+
 NEEDS_DEVICE: Mapping[str, str] = {
     "DEV-06": "/dev/net/tun",
     "FSR-20": "disk under one of the usual names",

@@ -1,29 +1,32 @@
-"""The fixture that the attacks run in, one per caller, and the line that says how they went."""
+"""The fixture that the attacks run in, one per caller and worker, and the line that says how they went."""
 
 from __future__ import annotations
 
+import os
 import platform
 from collections import Counter
 from collections.abc import Iterator
 
 import pytest
 
-from tests.attacks.harness import Arena, Caller, callers
+from tests.attacks.cases import LOADS_THE_MACHINE, Case
+from tests.attacks.harness import Arena, callers
 
 PROPERTY = "attack"
 
 
-def _as(caller: Caller) -> object:
-    """One worker plays all of a caller's part: an arena is built once, and two of them do not disturb each other."""
-    return pytest.param(caller, id=str(caller), marks=pytest.mark.xdist_group(str(caller)))
+def marks(case: Case) -> list[pytest.MarkDecorator]:
+    """Of every test that runs the case."""
+    return [pytest.mark.alone] if case.id in LOADS_THE_MACHINE else []
 
 
-@pytest.fixture(scope="session", params=[_as(caller) for caller in callers()])
+@pytest.fixture(scope="session", params=callers(), ids=str)
 def arena(request: pytest.FixtureRequest) -> Iterator[Arena]:
     """Everything that a case attacks, as that caller has it."""
     if platform.machine() != "x86_64":
         pytest.skip("the probes know the system calls of x86-64 only")
-    with Arena(request.param) as arena:
+    number = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+    with Arena(request.param, number=number) as arena:
         yield arena
 
 

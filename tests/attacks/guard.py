@@ -20,7 +20,6 @@ import ctypes
 import importlib
 import json
 import os
-import re
 import select
 import signal
 import sys
@@ -35,6 +34,7 @@ if __name__ == "__main__":  # as a script, by its path: the checkout is not on t
 
 from tests.attacks import worker
 from tests.support import users
+from tests.support.leaks import SHARED
 
 SAFETY_PROCESSES = 450
 SAFETY_BYTES = 1536 * 1024 * 1024
@@ -58,6 +58,8 @@ class Spec:
     gid: int
     places: list[str]
     """What the worker must be able to reach: see `users.become`."""
+    base: str
+    """The fixture's own directory."""
     hard_seconds: float
     stderr: str
     stdout: str | None = None
@@ -209,7 +211,7 @@ class Guard:
         """The worker, and the stand-in for the person's shell if there is one: no survivors."""
 
     def run(self) -> Report:
-        mounts = _mounts()
+        mounts = _mounts(self.spec.base)
         try:
             with contextlib.ExitStack() as undo:
                 self._watch(self._start(undo))
@@ -218,7 +220,7 @@ class Guard:
             if self.cgroup is not None:
                 self.report.safety_hit |= self.cgroup.was_hit()
                 self.report.left += self.cgroup.remove()
-        self.report.left += sorted(f"mount on {point}" for point in _mounts() - mounts)
+        self.report.left += sorted(f"mount on {point}" for point in _mounts(self.spec.base) - mounts)
         for directory in self.spec.watched:
             self.report.left += [f"file {name}" for name in sorted(os.listdir(directory))]
         return self.report
@@ -366,13 +368,10 @@ class Guard:
         self.report.left.append("processes that do not die")
 
 
-_OF_ANOTHER_TEST = re.compile(r"/rf-tests-[^/]+/ringfence-")
-"""Mounts for containers of a test that runs at the same time; those of a case lie in the arena's own directory."""
-
-
-def _mounts() -> set[str]:
-    points = (line.split()[4] for line in Path("/proc/self/mountinfo").read_text().splitlines())
-    return {point for point in points if "ringfence" in point and not _OF_ANOTHER_TEST.search(point)}
+def _mounts(ours: str) -> set[str]:
+    """Where something of ringfence is mounted, but for the temporary files of others."""
+    points = {line.split()[4] for line in Path("/proc/self/mountinfo").read_text().splitlines()}
+    return {point for point in points if "ringfence" in point and point.startswith(ours) >= point.startswith(SHARED)}
 
 
 def _close_all_but(kept: set[int]) -> None:

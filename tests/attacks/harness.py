@@ -83,18 +83,20 @@ def callers() -> tuple[Caller, ...]:
 class Arena:
     """The fixture of one caller, standing."""
 
-    def __init__(self, caller: Caller, wall: str | None = None) -> None:
+    def __init__(self, caller: Caller, wall: str | None = None, number: int = 0) -> None:
         """
         Args:
             wall: which one, as RINGFENCE_PROCESS_SANDBOX names it, or `docker`, `docker-gvisor`; the machine's best if
                 not given.
+            number: of those that stand at once. Run by root, each has uids of its own: a command that gets out of one
+                can neither signal nor read what belongs to another, and nobody's processes are counted twice.
         """
         self.caller = caller
         self.wall = wall
-        self.user = users.me() if caller is Caller.ROOT else users.ordinary()
+        self.user = users.me() if caller is Caller.ROOT or os.geteuid() != 0 else users.unused(2 * number)
         # What an agent writes belongs to the workspace's owner afterwards. For root's own workspace that is root, and
         # a check that nothing was written as root could not tell; so root works on somebody else's.
-        self.owner = users.unused(1) if caller is Caller.ROOT else self.user
+        self.owner = users.unused(2 * number + 1) if caller is Caller.ROOT else self.user
         self._undo = ExitStack()
         self._ports: dict[str, int] = {}
 
@@ -232,6 +234,7 @@ class Arena:
             uid=self.user.uid,
             gid=self.user.gid,
             places=[str(place) for place in (*users.reach(), self.base)],
+            base=f"{self.base}/",
             hard_seconds=hard_seconds,
             stderr=str(self.run_dir / "worker.err"),
             stdout=str(out) if case.stdout_file else None,
@@ -296,7 +299,8 @@ class Arena:
         """What the caller says about the wall."""
         if self.in_docker:
             return docker.environment("runsc" if self.wall == "docker-gvisor" else "")
-        return {} if self.wall is None else {"RINGFENCE_PROCESS_SANDBOX": self.wall}
+        runsc = {name: os.environ[name] for name in ("RINGFENCE_RUNSC_PATH",) if name in os.environ}
+        return {} if self.wall is None else {"RINGFENCE_PROCESS_SANDBOX": self.wall, **runsc}
 
     @property
     def in_docker(self) -> bool:

@@ -10,12 +10,13 @@ from __future__ import annotations
 import pytest
 
 from tests.attacks.cases import NEEDS_DEVICE, NEEDS_ROOT, Case, load, missing
+from tests.attacks.conftest import marks
 from tests.attacks.harness import PATH, Arena, Caller, Outcome, callers
 from tests.attacks.worker import Way
 
 FIXTURE = {"fs-read", "fs-write", "protected-paths", "proc-sys", "network", "signals", "tty", "fd-inheritance", "env"}
 LEAKS = [
-    pytest.param(caller, case, id=f"{caller}-{case.id}", marks=pytest.mark.xdist_group(str(caller)))
+    pytest.param(caller, case, id=f"{caller}-{case.id}", marks=marks(case))
     for caller in callers()
     for case in load()
     if case.control == "leak" and (caller is Caller.ROOT or (case.category in FIXTURE and case.id not in NEEDS_ROOT))

@@ -7,16 +7,16 @@ from collections.abc import Callable
 import pytest
 
 from tests.attacks.cases import KEPT_IN_SESSION, LATER, Case, load
-from tests.attacks.conftest import PROPERTY
+from tests.attacks.conftest import PROPERTY, marks
 from tests.attacks.harness import Arena, Outcome
 from tests.attacks.worker import Way
 
 
 def _parameter(case: Case, way: Way) -> object:
-    marks = [pytest.mark.req(*case.requirements)]
+    all_marks = [*marks(case), pytest.mark.req(*case.requirements)]
     if case.id in LATER:
-        marks.append(pytest.mark.xfail(raises=AssertionError, reason=LATER[case.id], strict=True))
-    return pytest.param(case, way, id=f"{case.id}-{way}", marks=marks)
+        all_marks.append(pytest.mark.xfail(raises=AssertionError, reason=LATER[case.id], strict=True))
+    return pytest.param(case, way, id=f"{case.id}-{way}", marks=all_marks)
 
 
 def test_few_cases_wait_for_a_later_wall() -> None:

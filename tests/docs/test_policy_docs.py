@@ -41,7 +41,7 @@ def test_the_schema_for_editors_is_up_to_date() -> None:
 def test_the_examples_on_the_page_are_valid() -> None:
     blocks = re.findall(r"```yaml\n(policies:.*?)```", PAGE, re.DOTALL)
 
-    assert len(blocks) == 2
+    assert len(blocks) == 3
     for block in blocks:
         load_policy(block, "docs/policy.md")
 

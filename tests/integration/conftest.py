@@ -14,6 +14,9 @@ import pytest
 import ringfence
 from tests.integration.stage import SECRET, SYSTEM_PATH, Place
 
+_OF_THE_MACHINE = {"RINGFENCE_RUNSC_PATH"}
+"""Says where its gVisor is, and is no setting of a person."""
+
 
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
@@ -25,7 +28,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
         (home / name).mkdir(mode=0o755)
         (home / name / "key").write_text(SECRET)
     (home / "diary").write_text(SECRET)
-    for name in list(os.environ):
+    for name in os.environ.keys() - _OF_THE_MACHINE:
         if name.startswith(("RINGFENCE_", "SYNAPSE_", "OPENAGENTIC_", "GIT_", "LC_")):
             monkeypatch.delenv(name)
     state = home / ".ringfence" / "state"
@@ -53,6 +56,7 @@ def ringfence_process(place: Place) -> Iterator[Callable[[str], subprocess.Popen
 
     def start(program: str) -> subprocess.Popen[str]:
         env = {"PATH": SYSTEM_PATH, "HOME": str(place.home), "TMPDIR": os.environ["TMPDIR"]}
+        env |= {name: value for name, value in os.environ.items() if name in _OF_THE_MACHINE}
         env["PYTHONPATH"] = os.path.dirname(os.path.dirname(ringfence.__file__))
         child = subprocess.Popen(
             [sys.executable, "-c", program],

@@ -300,3 +300,87 @@ def test_no_noise_makes_the_carrier_crash_or_hang(tmp_path: Path, seed: int) -> 
 
         assert child.wait(20) in (0, 125)
         assert time.monotonic() - begin < 20
+
+
+# --- over a container engine's connection -----------------------------------------------------------------------------
+
+
+@contextmanager
+def ferrying() -> Iterator[tuple[subprocess.Popen[bytes], socket.socket, socket.socket]]:
+    """A ferry: the manager's end of its control socket, and the container engine's end of the connection."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    engine, stream = socket.socketpair()
+    ours.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
+    words = [helper._NATIVE, "ferry", str(theirs.fileno()), str(stream.fileno())]
+    child = subprocess.Popen(words, pass_fds=[theirs.fileno(), stream.fileno()], stderr=subprocess.PIPE, env={})
+    theirs.close()
+    stream.close()
+    ours.settimeout(20)
+    try:
+        yield child, ours, engine
+    finally:
+        ours.close()
+        engine.close()
+        try:
+            child.wait(5)
+        finally:
+            child.kill()
+            child.communicate()
+
+
+def piece(body: bytes, stream: int = 1) -> bytes:
+    """As Docker sends what a container says: the stream, nothing, and how long it is."""
+    return struct.pack(">BxxxI", stream, len(body)) + body
+
+
+@pytest.mark.req("B12")
+@pytest.mark.parametrize("cut", [1, 2, 7, 8, 9, 100])
+def test_the_engine_s_pieces_are_put_together_wherever_they_are_cut(cut: int) -> None:
+    text = packet(reply(Kind.READY, 7))
+    said = b"".join(piece(text[at : at + cut]) + piece(b"", 1) for at in range(0, len(text), cut))
+
+    with ferrying() as (child, ours, engine):
+        for at in range(0, len(said), 3):
+            engine.sendall(said[at : at + 3])
+        received = protocol.receive(ours)
+
+        assert received is not None
+        assert (received.reply.kind, received.reply.id) == (Kind.READY, 7)
+        assert child.poll() is None
+
+
+@pytest.mark.req("B12")
+def test_what_is_said_on_stderr_is_a_complaint_and_never_a_message() -> None:
+    with ferrying() as (child, ours, engine):
+        engine.sendall(piece(b"ringfence-box: no such thing\n", 2) + piece(READY, 2) + piece(READY))
+        received = protocol.receive(ours)
+        engine.close()
+        child.wait(20)
+        assert received is not None and child.stderr is not None
+        said = child.stderr.read()
+
+        assert said == b"ringfence-box: no such thing\n" + READY
+        assert ours.recv(100) == b""
+
+
+@pytest.mark.req("B12")
+@pytest.mark.parametrize("said", [piece(READY, 0), piece(READY, 3), b"HTTP/1.1 500 no\r\n\r\n", piece(frame(99))])
+def test_an_engine_that_makes_no_sense_ends_the_box(said: bytes) -> None:
+    with ferrying() as (child, _, engine):
+        engine.sendall(said)
+
+        assert child.wait(20) == 125
+
+
+@pytest.mark.req("B12")
+def test_the_ferry_has_locked_itself_up_and_ends_with_the_manager() -> None:
+    with ferrying() as (child, ours, engine):
+        engine.sendall(piece(READY))
+        assert protocol.receive(ours) is not None
+        status = Path(f"/proc/{child.pid}/status").read_text()
+        ours.close()
+
+        assert child.wait(20) == 0
+        assert engine.recv(100) == b""
+
+    assert "Seccomp:\t2" in status and "NoNewPrivs:\t1" in status

@@ -12,13 +12,15 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from ringfence.confinement.choose import build_container_view
 from ringfence.engines.boxes.box import HelperBox
-from ringfence.engines.docker import debts, surroundings
+from ringfence.engines.docker import debts, stage, surroundings
 from ringfence.engines.docker.daemon import Daemon
 from ringfence.engines.docker.engine import DockerEngine
 from ringfence.engines.docker.janitor import MANAGER_LABEL, own_name
@@ -283,6 +285,8 @@ def test_a_first_process_that_somebody_kills_is_a_box_that_is_gone(bench: Bench)
 
 
 def test_a_container_that_somebody_pauses_does_not_hold_a_call_beyond_its_time(bench: Bench) -> None:
+    docker.needs_groups()
+
     async def work(box: HelperBox) -> Result:
         running = asyncio.create_task(box.run(Request(command="sleep 60", timeout=0.5)))
         await asyncio.sleep(0.1)
@@ -293,6 +297,8 @@ def test_a_container_that_somebody_pauses_does_not_hold_a_call_beyond_its_time(b
 
 
 def test_a_box_that_is_paused_when_it_is_closed_goes_all_the_same(bench: Bench) -> None:
+    docker.needs_groups()
+
     async def work(box: HelperBox) -> None:
         await asyncio.to_thread(docker.command, "pause", container_of(box))
         await asyncio.wait_for(box.close(), 20)
@@ -306,6 +312,7 @@ def test_a_box_that_is_paused_when_it_is_closed_goes_all_the_same(bench: Bench) 
 def test_a_box_that_is_frozen_while_its_daemon_hangs_holds_nobody_up_and_goes_when_it_answers(
     bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    docker.needs_groups()
     monkeypatch.setattr("ringfence.engines.boxes.box._DEATH_SECONDS", 1.0)
     monkeypatch.setattr("ringfence.engines.docker.surroundings._REMOVE_SECONDS", 1.0)
 
@@ -360,6 +367,50 @@ def test_a_box_that_is_cancelled_while_it_is_made_leaves_nothing(bench: Bench) -
         assert docker.leftovers() == [] and os.listdir(bench.workspace) == []
 
 
+def test_a_box_that_is_made_when_its_maker_is_cancelled_leaves_nothing(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench.run("true")
+    leave = Daemon.__aexit__
+
+    async def cancelled(daemon: Daemon, *fault: Any) -> None:
+        opening = asyncio.current_task()
+        assert opening is not None and fault == (None, None, None)
+        monkeypatch.setattr(Daemon, "__aexit__", leave)
+        opening.cancel()
+        await leave(daemon, *fault)
+
+    async def main() -> None:
+        before = set(os.listdir("/proc/self/fd"))
+        with pytest.raises(asyncio.CancelledError):
+            await DockerEngine(bench.settings).open(Grant(workspace=bench.workspace, protected=PROTECTED))
+        assert set(os.listdir("/proc/self/fd")) == before
+
+    monkeypatch.setattr(Daemon, "__aexit__", cancelled)
+    asyncio.run(main())
+
+    assert docker.leftovers() == [] and os.listdir(bench.workspace) == []
+
+
+def test_a_stage_is_taken_down_to_its_end_also_if_whoever_does_it_is_cancelled(tmp_path: Path) -> None:
+    async def main() -> int | None:
+        prepared = build_container_view(
+            Grant(workspace=tmp_path), home="/home/agent", uid=os.getuid(), gid=os.getgid(), own_kernel=False
+        )
+        try:
+            built = await stage.build(prepared, None, "{}", is_carried=False)
+        finally:
+            prepared.close()
+        taking = asyncio.create_task(built.take_down())
+        await asyncio.sleep(0)
+        taking.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await taking
+        return built._guardian.returncode
+
+    assert asyncio.run(main()) == 0
+
+
 # --- limits -----------------------------------------------------------------------------------------------------------
 
 
@@ -403,6 +454,7 @@ def test_growth_of_the_workspace_is_bounded(bench: Bench) -> None:
 
 @pytest.mark.req("B6")
 def test_a_share_of_a_core_is_all_that_a_box_gets_however_many_ask(bench: Bench) -> None:
+    docker.needs_groups()
     busy = "for i in 1 2; do timeout 2 bash -c 'while :; do :; done' & done; wait"
 
     held, free = bench.run(busy, cores=0.1), bench.run(busy)
@@ -491,9 +543,11 @@ def test_what_is_asked_and_would_not_be_held_is_refused(bench: Bench, asked: dic
 
 
 def test_a_guarantee_that_containers_do_not_give_is_refused_by_name(bench: Bench) -> None:
-    fault = refusal(bench.settings, bench.workspace, requires=frozenset({Guarantee.OWN_KERNEL}))
+    usual = replace(bench.settings, runtime="runc")  # the daemon may have another that gives it
 
-    assert "own kernel" in fault.message
+    fault = refusal(usual, bench.workspace, requires=frozenset({Guarantee.OWN_KERNEL}))
+
+    assert "a kernel of its own is required" in fault.message and "'runc'" in fault.message
 
 
 # --- those who die ----------------------------------------------------------------------------------------------------

@@ -17,6 +17,7 @@ from ringfence.engines.boxes.box import HelperBox
 from ringfence.engines.docker import verify
 from ringfence.engines.docker.daemon import Daemon
 from ringfence.engines.docker.engine import DockerEngine
+from ringfence.engines.docker.facts import docker_facts
 from ringfence.engines.docker.mounts import Mount
 from ringfence.engines.docker.settings import DockerSettings
 from ringfence.errors import InitializationFailed, RingfenceError
@@ -118,6 +119,27 @@ def test_what_is_protected_stays_as_it_is(tmp_path: Path, attack: str) -> None:
     assert (tmp_path / "file").read_text() == "done\n"
 
 
+@pytest.mark.req("A10", "B12")
+def test_a_box_in_a_part_of_another_s_workspace_reaches_no_placeholder_of_the_rest(tmp_path: Path) -> None:
+    part = tmp_path / "part"
+    part.mkdir()
+    fill = "for f in .git/*; do [ -s $f ] || { chmod 644 $f; echo evil > $f; }; done"
+
+    async def attack(inner: HelperBox) -> None:
+        await inner.run(Request(command="git init -q . && rm -rf .git/hooks .git/config", cwd=part / "new"))
+        outer = await DockerEngine(docker.gvisor_settings()).open(Grant(workspace=tmp_path, protected=PROTECTED))
+        try:
+            await inner.run(Request(command=fill, cwd=part / "new"))
+        finally:
+            await outer.close()
+
+    (part / "new").mkdir()
+    use(docker.gvisor_settings(), part, attack, protected=PROTECTED)
+
+    assert "evil" in (part / "new/.git/hooks").read_text()  # it may: the repository is its own
+    assert sorted(os.listdir(tmp_path)) == ["part"]
+
+
 @pytest.mark.req("A4", "B12")
 def test_there_is_no_network_and_nothing_of_the_host_s_kernel(tmp_path: Path) -> None:
     result = run(
@@ -195,3 +217,15 @@ def test_what_is_mounted_somewhere_else_than_was_ordered_is_found_out(tmp_path: 
             asyncio.run(look())
     finally:
         docker.command("rm", "--force", name)
+
+
+@pytest.mark.req("B12", "D5")
+def test_doctor_tries_a_runtime_out_before_it_says_that_there_is_a_kernel(tmp_path: Path) -> None:
+    docker.gvisor_settings()
+    facts = {fact.name: fact for fact in docker_facts(docker.environment())}
+
+    assert not facts["docker"].missing and not facts["docker-gvisor"].missing
+    assert Guarantee.OWN_KERNEL in facts["docker-gvisor"].guarantees
+    assert Guarantee.OWN_KERNEL not in facts["docker"].guarantees | facts["docker-microvm"].guarantees
+    assert "krun" in facts["docker-microvm"].missing
+    assert docker.leftovers() == []

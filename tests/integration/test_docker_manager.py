@@ -21,6 +21,7 @@ from ringfence import (
     Limit,
     LimitHit,
     Limits,
+    PolicyEngine,
     PoolConfig,
     Sandbox,
     SandboxManager,
@@ -215,3 +216,21 @@ def test_the_command_line_runs_in_a_container_when_the_environment_says_so(
     )
 
     assert (done.returncode, done.stdout) == (0, "from /workspace\n"), done.stderr
+
+
+@pytest.mark.req("B12", "D1", "E2")
+def test_risky_code_gets_a_kernel_of_its_own_from_the_same_daemon_and_harmless_code_does_not(
+    settings: DockerSettings,
+) -> None:
+    docker.gvisor_settings()
+    rules = "policies:\n  default:\n    isolated: [own_kernel]\n    security_mode: permissive\n"
+
+    async def work(manager: SandboxManager) -> list[Any]:
+        return [await manager.execute_code("python", code) for code in ("print(6 * 7)", "print(eval('6 * 7'))")]
+
+    done = managed(settings, work, policy_file=PolicyEngine.from_text(rules, "p.yaml"))
+
+    assert [each.stdout for each in done] == ["42\n", "42\n"]
+    assert [each.sandbox_type for each in done] == [SandboxType.DOCKER] * 2
+    assert [each.full.wall.name for each in done] == ["docker", "docker-gvisor"]
+    assert any("HIGH" in note for note in done[1].full.wall.notes)

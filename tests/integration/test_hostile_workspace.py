@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -70,13 +71,20 @@ def test_two_boxes_cannot_play_a_secret_to_each_other_by_moving_it_during_the_wa
 ) -> None:
     (place.workspace / "decoy").mkdir()
     swap = (
-        'python3 -c "\nimport ctypes\nlibc = ctypes.CDLL(None)\nfor _ in range(400000):\n'
-        " libc.renameat2(-100, b'services', -100, b'decoy', 2)\""
+        "python3 -c \"\nimport ctypes, os\nlibc = ctypes.CDLL(None)\nopen('begun', 'w').close()\n"
+        "while not os.path.exists('enough'):\n for _ in range(1000):\n"
+        "  libc.renameat2(-100, b'services', -100, b'decoy', 2)\""
     )
-    running = threading.Thread(target=place.run, args=(swap,))
+    running = threading.Thread(target=place.run, args=(swap,), kwargs={"timeout": 100.0})
     running.start()
-    said = [place.run("cat services/.env decoy/.env").stdout for _ in range(15)]
-    running.join()
+    try:
+        while running.is_alive() and not (place.workspace / "begun").exists():
+            time.sleep(0.01)
+        said = [place.run("cat services/.env decoy/.env").stdout for _ in range(15)]
+        assert running.is_alive(), "nobody swapped them any more"
+    finally:
+        (place.workspace / "enough").touch()
+        running.join()
 
     assert SECRET not in "".join(said)
 

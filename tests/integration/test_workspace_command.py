@@ -180,9 +180,10 @@ def test_a_shell_on_a_shadow_is_a_terminal_of_its_own(project: Place) -> None:
                     return
 
     until(b"$ ")
-    os.write(terminal, b"echo made > new; tty; sleep 100\n")
+    # Said by the job that bash has put in front, and by nothing that is typed: a key before that is bash's own.
+    os.write(terminal, b"echo made > new; tty; sh -c 'echo job-$((40 + 2)); exec sleep 100'\n")
     until(b"/dev/pts/")
-    time.sleep(1)  # until bash has put `sleep` in front: a key before that is bash's own
+    until(b"job-42")
     os.write(terminal, b"\x03")
     until(b"$ ", 2)
     os.write(terminal, b"exit 5\n")

@@ -276,7 +276,7 @@ class ContainerSoak:
             return
         end = time.monotonic() + self._long_seconds
         while time.monotonic() < end:
-            yield self._random.choices(SHORT, (6, 6, 4, 3, 3, 1))[0]
+            yield self._random.choices(SHORT, (6, 6, 4, 3, 3, 2))[0]
 
     async def _kill(self) -> None:
         def blow(container: str, pid: int) -> None:

@@ -66,6 +66,23 @@ def missing() -> str:
     return ""
 
 
+def needs_groups() -> None:
+    """Skip a test that needs the daemon's control groups: a rootless one may have none, and then cannot pause, nor hold
+    cores."""
+    if _holds_nothing():
+        pytest.skip("the daemon has no control groups: it is rootless, and none are delegated to it")
+
+
+@cache
+def _holds_nothing() -> bool:
+    async def ask() -> bool:
+        async with Daemon(_settings().url) as daemon:
+            about = await daemon.about()
+            return about.is_rootless and not about.bounds_memory
+
+    return asyncio.run(ask())
+
+
 def leftovers() -> list[str]:
     """Containers of this process that the daemon still knows."""
     return [container for container, manager in labelled() if manager == own_name()]
@@ -126,6 +143,11 @@ def small_image(*programs: str, links: dict[str, str] | None = None, scripts: di
             needed[word] = None
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w") as archive:
+        for above in sorted({str(above) for name in (*needed, *(links or {})) for above in Path(name).parents} - {"/"}):
+            # Or the daemon makes it, and a rootless one so that its owner, who is the box, cannot enter it.
+            directory = tarfile.TarInfo(above.lstrip("/"))
+            directory.type, directory.mode = tarfile.DIRTYPE, 0o755
+            archive.addfile(directory)
         for path in needed:
             archive.add(os.path.realpath(path), path.lstrip("/"))
         for name, target in (links or {}).items():

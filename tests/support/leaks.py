@@ -33,7 +33,8 @@ _PR_SET_CHILD_SUBREAPER = 36  # linux/prctl.h
 _PROC = Path("/proc/self")
 _CGROUPS = Path("/sys/fs/cgroup")
 _CGROUP_NAME = re.compile(r"ringfence-(\d+)-")  # the pid of its maker
-_SHARED = ("/tmp/", "/var/tmp/", "/dev/shm/")
+SHARED = ("/tmp/", "/var/tmp/", "/dev/shm/")
+"""Where everybody has temporary files."""
 _FOREIGN_MOUNTS = ("/run/", "/var/lib/docker/", "/var/lib/containerd/", "/var/lib/containers/")
 OF_A_CONTAINER = re.compile(r"/(overlay2/[0-9a-f]{32,}/merged|containers/[0-9a-f]{32,}/.*|netns/[0-9a-z]+)$")
 """Where any container engine, wherever it keeps its data, mounts what belongs to its containers."""
@@ -148,7 +149,7 @@ def _descriptors() -> Iterator[str]:
 
 
 def _mounts() -> Iterator[str]:
-    shared = (*_SHARED, f"{os.environ.get('PYTEST_DEBUG_TEMPROOT', '/tmp').rstrip('/')}/")
+    shared = (*SHARED, f"{os.environ.get('PYTEST_DEBUG_TEMPROOT', '/tmp').rstrip('/')}/")
     yield from _our_mounts((_PROC / "mountinfo").read_text(errors="replace"), shared, tuple(_our_places))
 
 

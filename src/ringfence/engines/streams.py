@@ -60,7 +60,7 @@ class Capture:
 
 
 class Reader:
-    """Reads one pipe as it fills. Owns the descriptor."""
+    """Reads one pipe as it fills, from `listen` on. Owns the descriptor."""
 
     def __init__(
         self,
@@ -77,9 +77,14 @@ class Reader:
         self._on_output = on_output
         self._on_overflow = on_overflow
         self._on_fault = on_fault
-        self._loop = asyncio.get_running_loop()
+        self._loop: asyncio.AbstractEventLoop | None = None
         os.set_blocking(descriptor, False)
-        self._loop.add_reader(descriptor, self._ready)
+
+    def listen(self) -> None:
+        """Have the event loop say when there is something; before, only `drain` reads."""
+        if self._loop is None and self._descriptor >= 0:
+            self._loop = asyncio.get_running_loop()
+            self._loop.add_reader(self._descriptor, self._ready)
 
     def point(
         self,
@@ -134,7 +139,8 @@ class Reader:
 
     def close(self) -> None:
         if self._descriptor >= 0:
-            self._loop.remove_reader(self._descriptor)
+            if self._loop is not None:
+                self._loop.remove_reader(self._descriptor)
             os.close(self._descriptor)
             self._descriptor = -1
 

@@ -22,6 +22,7 @@ from ringfence.policy.config import SandboxConfig
 from ringfence.policy.settings import ProcessSandboxSettings, read_settings
 from ringfence.policy.terms import Terms
 from ringfence.values.grant import Grant
+from ringfence.values.risk import SecurityMode
 
 
 class RingfenceWarning(UserWarning):
@@ -37,6 +38,10 @@ class Assembly:
     notes: tuple[str, ...]
     terms: Terms | None = None
     """What the policy says about the tool in the role; None without a policy."""
+
+    def under(self, mode: SecurityMode | None) -> "Assembly":
+        """The same under the caller's security mode too."""
+        return self if mode is None or self.terms is None else replace(self, terms=self.terms.under(mode))
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +89,8 @@ class Judged:
     policy: PolicyEngine | str | os.PathLike[str] | None = None
     role: str | None = None
     tool: str = "shell_exec"
+    security_mode: SecurityMode | None = None
+    """The caller's own; of it and the policy's the stricter counts."""
 
 
 def assemble(
@@ -132,7 +139,7 @@ def draw(
     caller = Caller(environ, home, state_directory(environ, home))
     judged = judged or Judged()
     policy = policy_in_force(judged, environ)
-    terms = policy.terms(judged.tool, judged.role) if policy is not None else None
+    terms = policy.terms(judged.tool, judged.role).under(judged.security_mode) if policy is not None else None
     sources = policy.sources if policy is not None else ()
     engine = _docker_engine(docker, settings, environ, terms) or _engine(config, settings, environ, home, terms)
     engine = _with_alternatives(engine, terms, settings, environ, home)

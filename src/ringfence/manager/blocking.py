@@ -76,6 +76,7 @@ def run(
             strict=strict,
             shadow=shadow,
             shadow_bytes=shadow_bytes,
+            once=True,
         )
         async with sandbox:
             if language is not None and isinstance(command, str):

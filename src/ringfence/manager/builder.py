@@ -14,6 +14,7 @@ import yaml
 from ringfence.errors import InvalidConfig
 from ringfence.manager.policing import PolicyEngine
 from ringfence.manager.sandbox import Sandbox, StrPath
+from ringfence.values.risk import SecurityMode
 
 _SOURCE: Final = "SandboxBuilder"
 
@@ -128,6 +129,17 @@ class SandboxBuilder:
         """What the wall has to guarantee."""
         for guarantee in guarantees:
             self._add(("requires",), str(guarantee).replace(" ", "_"))
+        return self
+
+    def isolate(self, guarantees: Sequence[str]) -> Self:
+        """What the wall has to guarantee, beyond that, for code that is isolated."""
+        for guarantee in guarantees:
+            self._add(("isolated",), str(guarantee).replace(" ", "_"))
+        return self
+
+    def security_mode(self, mode: SecurityMode | str) -> Self:
+        """Which code is isolated: `permissive`, what looks high or critical; `strict`, all that is not plainly safe."""
+        self._settings["security_mode"] = str(mode)
         return self
 
     def to_yaml(self) -> str:

@@ -54,8 +54,9 @@ async def run_in(sandbox: Sandbox, request: ExecutionRequest, *, is_fresh: bool)
 
 
 def type_of(sandbox: Sandbox) -> SandboxType:
-    """Which kind of engine its box is of."""
-    return SandboxType.DOCKER if sandbox.name == SandboxType.DOCKER else SandboxType.NATIVE
+    """Which kind of engine its box is of: the one that was asked for, or one that stands in for it."""
+    name = sandbox.wall.name if sandbox.wall is not None else sandbox.name
+    return SandboxType.DOCKER if name.startswith(SandboxType.DOCKER) else SandboxType.NATIVE
 
 
 def _write_files(sandbox: Sandbox, files: Mapping[str, bytes | str]) -> dict[str, int]:

@@ -28,7 +28,7 @@ from ringfence.values.grant import Grant
 from ringfence.values.limits import Limits
 from ringfence.values.outcome import Result
 from ringfence.values.request import Request
-from ringfence.values.risk import Risk
+from ringfence.values.risk import Risk, Routed
 from ringfence.values.who import Who
 
 
@@ -68,7 +68,7 @@ class SandboxExecutor:
             RingfenceError: the request makes no sense, or the wall cannot be built; never runs bare.
         """
         workspace = os.fspath(cwd) if cwd is not None else None
-        async with Sandbox(workspace, config=self._config, observers=self._observers) as sandbox:
+        async with Sandbox(workspace, config=self._config, observers=self._observers, once=True) as sandbox:
             result = await sandbox.shell(command, timeout=timeout)
         stderr = result.annotated_stderr if self._annotate else result.stderr
         return SandboxResult(result.stdout, stderr, result.exit_code, result.blocked, result.blocked_reason, result)
@@ -100,7 +100,7 @@ class SubprocessExecutor:
         reporting = Reporting(who=who, violations=self.violations, observers=tuple(observers))
         self._pipeline = Pipeline(self._grant, self._journal, self._open, Judge(who=who), reporting)
 
-    async def _open(self) -> Box:
+    async def _open(self, _: Routed | None = None) -> Box:
         return await self._engine.open(self._grant)
 
     async def execute(self, request: ExecutionRequest) -> ExecutionResult:
@@ -188,6 +188,7 @@ class DockerExecutor:
             tool="shell_exec" if request.code is None else "code_run",
             observers=self._observers,
             docker=self._docker,
+            once=not request.files,  # nobody reads those, and harmless code may load one
         )
         async with sandbox:
             return ExecutionResult(await run_in(sandbox, request, is_fresh=is_fresh), SandboxType.DOCKER)

@@ -15,6 +15,7 @@ import stat
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Final
 
 from ringfence.errors import RingfenceError
@@ -31,6 +32,8 @@ _BELOW_MAX: Final = 20_000
 """Names below directories that were made or moved; beyond, the whole workspace is searched instead."""
 _FEW: Final = 20
 """Names that are looked at in less time than it takes to ask a thread."""
+_FEW_ENTRIES: Final = 60
+"""The same for entries of which only the time is looked at."""
 _SEARCH_ENTRIES: Final = 100_000
 _SEARCH_SECONDS: Final = 2.0
 
@@ -48,9 +51,32 @@ def may_have_left(grant: Grant, result: Result) -> bool:
 async def find_leavings(grant: Grant, result: Result, since_ns: int) -> tuple[Violation, ...]:
     """What a command left behind, disarmed where that is possible; in a thread, unless there is little to look at."""
     seen = result.observed
-    if seen is not None and seen.is_complete and len(seen.written) <= _FEW:
-        return _look(grant, result, since_ns)
+    if seen is not None and seen.is_complete:
+        if len(seen.written) <= _FEW:
+            return _look(grant, result, since_ns)
+    elif all(_is_untouched(root, since_ns) for root in grant.writable_roots):
+        return ()
     return await asyncio.to_thread(_look, grant, result, since_ns)
+
+
+def _is_untouched(root: Path, since_ns: int) -> bool:
+    """Whether a tree is small, and all in it is older than that: by its ctime, which nobody can set back. Then there is
+    nothing to find, and no thread has to be asked."""
+    waiting: list[str] = [os.fspath(root)]
+    count = 0
+    try:
+        while waiting:
+            with os.scandir(waiting.pop()) as entries:
+                for entry in entries:
+                    count += 1
+                    status = entry.stat(follow_symlinks=False)
+                    if status.st_ctime_ns >= since_ns or count > _FEW_ENTRIES:
+                        return False
+                    if stat.S_ISDIR(status.st_mode):
+                        waiting.append(entry.path)
+    except OSError:  # it may be closed to us: that is said by whoever looks thoroughly
+        return False
+    return True
 
 
 def _look(grant: Grant, result: Result, since_ns: int) -> tuple[Violation, ...]:

@@ -19,16 +19,17 @@ from ringfence.errors import InvalidConfig
 from ringfence.languages.registry import find as find_language
 from ringfence.manager.executing import run_in, type_of
 from ringfence.manager.executor import SubprocessExecutor
-from ringfence.manager.policing import PolicyEngine
-from ringfence.manager.pooling import CODE_TOOL, SHELL_TOOL, SandboxPool, SessionInfo
-from ringfence.manager.sandbox import StrPath
+from ringfence.manager.pipeline import without_blocking
+from ringfence.manager.policing import CODE_TOOL, SHELL_TOOL, PolicyEngine
+from ringfence.manager.pooling import SandboxPool, SessionInfo
+from ringfence.manager.sandbox import Sandbox, StrPath
 from ringfence.policy.risk.assess import assess
 from ringfence.policy.risk.route import route
 from ringfence.pool.plan import PoolConfig
 from ringfence.values.execution import ExecutionRequest, ExecutionResult
 from ringfence.values.grant import Explain
 from ringfence.values.request import OnOutput
-from ringfence.values.risk import Route, SecurityMode
+from ringfence.values.risk import Route, Routed, SecurityMode
 from ringfence.values.who import Who
 from ringfence.workspace.snapshots.manifest import Snapshot
 from ringfence.workspace.snapshots.store import SnapshotStore
@@ -43,8 +44,10 @@ class SandboxManager:
 
     Args:
         session_id: the session of all calls that name none; without it, calls that name none share nothing.
-        security_mode: STRICT, everything runs behind the wall; PERMISSIVE, Python that static analysis finds harmless
-            runs as a bare process with limits, unless a policy is in force or a session keeps state.
+        security_mode: without a policy, STRICT: everything runs behind the wall; PERMISSIVE: Python that static
+            analysis finds harmless runs as a bare process with limits, unless a session keeps state. Under a policy
+            that isolates (docs/policy.md), which code is isolated: of this and the policy's own mode the stricter
+            counts. Not given, it is the policy's; STRICT, if that has none.
         confirmation_service: who is asked where the policy says so; without one, what would be asked is refused.
         pool: boxes to use, instead of a pool of the manager's own; `aio_pool` is another name for it.
         pool_size: how many boxes a pool of our own keeps ready.
@@ -59,7 +62,7 @@ class SandboxManager:
     def __init__(
         self,
         session_id: str | None = None,
-        security_mode: SecurityMode = SecurityMode.STRICT,
+        security_mode: SecurityMode | None = None,
         confirmation_service: ConfirmationService | None = None,
         aio_pool: SandboxPool | None = None,
         *,
@@ -85,7 +88,9 @@ class SandboxManager:
         if given is not None and observers:
             raise InvalidConfig("a pool has its own observers", hint="give observers to the pool")
         self.session_id = session_id
-        self.security_mode = SecurityMode(security_mode)
+        self._asked_mode = SecurityMode(security_mode) if security_mode is not None else None
+        self.security_mode = self._asked_mode or SecurityMode.STRICT
+        """The caller's, which counts alone where no policy is in force."""
         self._confirmation = confirmation_service
         self._who = Who(agent_id=agent_id, org_id=org_id) if agent_id is not None or org_id is not None else None
         self._owns_pool = given is None
@@ -221,17 +226,40 @@ class SandboxManager:
         if session_id is None and self._may_run_bare(request):
             return await self._run_bare(request)
         tool = CODE_TOOL if request.code is not None else SHELL_TOOL
+        routed = await self._routed(tool, request)
         if session_id is not None:
-            sandbox = await self._pool.acquire(session_id, tool, confirmation=self._confirmation, who=self._who)
+            sandbox = await self._acquire(session_id, tool, routed)
             async with self._pool.turn(session_id):  # files in, run, files out: one call after the other
                 result = await run_in(sandbox, request, is_fresh=False)
             return ExecutionResult(result, type_of(sandbox), session_id)
-        sandbox = await self._pool.take(tool, confirmation=self._confirmation, who=self._who)
+        sandbox = await self._pool.take(
+            tool, confirmation=self._confirmation, who=self._who, routed=routed, security_mode=self._asked_mode
+        )
         try:
             result = await run_in(sandbox, request, is_fresh=True)
         finally:
             self._pool.discard(sandbox, tool)
         return ExecutionResult(result, type_of(sandbox))
+
+    async def _routed(self, tool: str, request: ExecutionRequest) -> Routed | None:
+        """Where a request goes, so that it gets a box that gives enough; the sandbox judges it again by itself."""
+        if not self._has_policy:
+            return None
+        text = request.code if request.code is not None else request.command or ""
+        language = find_language(request.language).name if request.code is not None else None
+        routed = await without_blocking(text, lambda: self._pool.routed(tool, language, text, self._asked_mode))
+        # Harmless code may load a file that comes along, and nobody has read that: it gets a box for any code.
+        return None if request.files and routed is not None and not routed.is_isolated else routed
+
+    async def _acquire(self, session_id: str, tool: str, routed: Routed | None = None) -> Sandbox:
+        return await self._pool.acquire(
+            session_id,
+            tool,
+            confirmation=self._confirmation,
+            who=self._who,
+            routed=routed,
+            security_mode=self._asked_mode,
+        )
 
     # --- snapshots ----------------------------------------------------------------------------------------------------
 
@@ -269,7 +297,7 @@ class SandboxManager:
             raise InvalidConfig("there is no session whose files could be meant", hint="give session_id=")
         if not self._started:
             await self.start()
-        sandbox = await self._pool.acquire(chosen, SHELL_TOOL, confirmation=self._confirmation, who=self._who)
+        sandbox = await self._acquire(chosen, SHELL_TOOL)
         async with self._pool.turn(chosen):
             yield sandbox.workspace
 
@@ -290,4 +318,5 @@ class SandboxManager:
         return await self._bare.execute(request)
 
     def __repr__(self) -> str:
-        return f"<SandboxManager {self.session_id or 'no session'} {self.security_mode} {self._pool!r}>"
+        mode = self._asked_mode or ("mode of the policy" if self._has_policy else self.security_mode)
+        return f"<SandboxManager {self.session_id or 'no session'} {mode} {self._pool!r}>"

@@ -3,8 +3,9 @@
 request -> decide -> approve -> acquire -> execute -> collect -> audit -> result
 
 Left of `acquire` is judgement: it looks at values and says yes or no, or has a person asked. Right of it is
-enforcement: it obeys the grant and never judges. The journal opens before anything runs, with the decision, and closes
-after it, with the result; if it cannot be written, nothing runs.
+enforcement: it obeys the grant and never judges. A box is acquired for the route that the decision has; what its wall
+gives is compared with what the route needs before anything runs in it, whoever made it and when. The journal opens
+before anything runs, with the decision, and closes after it, with the result; if it cannot be written, nothing runs.
 """
 
 import asyncio
@@ -13,7 +14,7 @@ import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from ringfence.approvals.ask import SessionMemory, ask
 from ringfence.approvals.base import Approval, ConfirmationService
@@ -30,18 +31,27 @@ from ringfence.manager.leavings import begin_ns, find_leavings, may_have_left
 from ringfence.manager.placing import place_of
 from ringfence.manager.reporting import ABANDONED, Reporting, Watch
 from ringfence.policy.config import is_encodable
-from ringfence.policy.decide import Place, decide
+from ringfence.policy.decide import Place, command_text, decide
+from ringfence.policy.isolation import isolation_of, on_wall
 from ringfence.policy.risk.assess import assess
 from ringfence.policy.terms import Terms
 from ringfence.policy.violating import violation_of
 from ringfence.values.grant import Grant
+from ringfence.values.guarantee import Wall
 from ringfence.values.outcome import Refused, Result
 from ringfence.values.request import Request
-from ringfence.values.verdict import Decision, Verdict
+from ringfence.values.risk import Routed
+from ringfence.values.verdict import Decision, Reason, Verdict
 from ringfence.values.who import Who
 
+_ALLOWED_KEPT = 256
+_ALLOWED_LENGTH = 1000
+"""How many decisions are remembered, and of texts of which length."""
 Collect = Callable[[Result], Awaitable[Result]]
 """Adds to a result, before it is recorded, which files the run has written."""
+T = TypeVar("T")
+_READ_AT_ONCE = 4000
+"""Characters that are read in a few milliseconds; the longest that are read at all take a second or so."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,26 +62,40 @@ class Judge:
     confirmation: ConfirmationService | None = None
     who: Who = field(default_factory=Who)
     home: str = ""
+    variables: tuple[str, ...] = ()
+    """Names of those that whoever asks has set for all requests, and that count for their risk."""
 
 
 class Pipeline:
+    """The way of every request through one sandbox.
+
+    Args:
+        acquire: gives the box; a new one, if there is none yet, for where the request goes.
+        standing: the wall that stands already, which a request cannot change.
+    """
+
     def __init__(
         self,
         grant: Grant,
         journal: Journal,
-        acquire: Callable[[], Awaitable[Box]],
+        acquire: Callable[[Routed | None], Awaitable[Box]],
         judge: Judge | None = None,
         reporting: Reporting | None = None,
+        standing: Callable[[], Wall | None] = lambda: None,
     ) -> None:
         self._grant = grant
         self._journal = journal
         self._acquire = acquire
+        self._standing = standing
         self._judge = judge or Judge()
         self._reporting = reporting or Reporting(who=self._judge.who)
         self._workspace = os.fspath(grant.workspace)
         self._redact = Redactor(journal.settings.redact, grant.env)
         self._who = record.without_secrets(self._judge.who, self._redact)
         self._memory = SessionMemory()
+        self._allowed: dict[tuple[str, Place, str | None], Decision] = {}
+        """Decisions to allow, by text, place and language; the oldest first."""
+        self._isolates = self._judge.terms is not None and isolation_of(self._judge.terms) is not None
         self.running = 0
         """Calls that are not over."""
         self.ended_at = 0.0
@@ -98,11 +122,12 @@ class Pipeline:
         check_form(request)
         run_id = os.urandom(8).hex()
         place = self.place(request)
-        decision = decide(request, self._grant, place, self._judge.terms, language=request.language)
+        decision = await self._decided(request, place)
         if request.cwd is not None:
             request = replace(request, cwd=place.cwd)
         redact = self._redact.knowing(request.env)
-        entry = self._journal.open(run_id, record.opened(request, decision, place.cwd, self._who, redact))
+        opened = record.opened(request, decision, place.cwd, self._who, redact)
+        entry = self._journal.open(run_id, opened | _routed(decision, redact))
         watch = self._reporting.begin(run_id, request, decision)
         approval = None
         try:
@@ -126,6 +151,28 @@ class Pipeline:
             PathAccessDenied: there is no such directory, or we may not enter it.
         """
         return Place(_resolved_cwd(request, self._grant), self._judge.home)
+
+    def decide(self, request: Request, place: Place) -> Decision:
+        """All votes on a request, as things stand now."""
+        terms, wall = self._judge.terms, self._standing()
+        variables = self._judge.variables
+        return decide(request, self._grant, place, terms, language=request.language, wall=wall, variables=variables)
+
+    async def _decided(self, request: Request, place: Place) -> Decision:
+        """Grant and terms stay as long as the sandbox, and an agent runs the same short lines again and again: what was
+        allowed once is not judged anew. Where risk chooses the wall, more than the line counts, and everything is."""
+        text = command_text(request)
+        key = (text, place, request.language)
+        decision = self._allowed.get(key)
+        if decision is not None:
+            return decision
+        read = text if self._judge.terms is not None else ""  # without a policy, nobody reads it
+        decision = await without_blocking(read, lambda: self.decide(request, place))
+        if decision.verdict is Verdict.ALLOW and len(text) <= _ALLOWED_LENGTH and not self._isolates:
+            if len(self._allowed) >= _ALLOWED_KEPT:
+                del self._allowed[next(iter(self._allowed))]
+            self._allowed[key] = decision
+        return decision
 
     async def _approve(self, request: Request, decision: Decision, watch: Watch) -> Approval | None:
         """Ask a person where the decision is to ask, and somebody can be asked."""
@@ -154,13 +201,16 @@ class Pipeline:
         refusal = _refusal(request, decision, approval)
         if refusal is not None:
             return refusal
-        box = await self._acquire()
+        box = await self._acquire(decision.routed)
+        if (weak := _too_weak(decision, box)) is not None:
+            return weak
         begin = begin_ns()
         result = await box.run(as_run_by(box, request))
         if may_have_left(self._grant, result):
             left = await find_leavings(self._grant, result, begin)
-            result = replace(result, violations=(*result.violations, *left))
-        return self._placed(result)
+            if left:
+                result = replace(result, violations=(*result.violations, *left))
+        return _noted(self._placed(result), decision.routed)
 
     def _placed(self, result: Result) -> Result:
         """With the file and line of each rule that the wall refused by."""
@@ -178,18 +228,20 @@ class Pipeline:
         check_form(request)
         run_id = os.urandom(8).hex()
         place = self.place(request)
-        decision = decide(request, self._grant, place, self._judge.terms)
+        decision = await self._decided(request, place)
         request = replace(request, cwd=place.cwd)
         redact = self._redact.knowing(request.env)
         opened = record.opened(request, decision, place.cwd, self._who, redact)
-        entry = self._journal.open(run_id, opened | {"background": True})
+        entry = self._journal.open(run_id, opened | _routed(decision, redact) | {"background": True})
         watch = self._reporting.begin(run_id, request, decision)
         approval = None
         try:
             approval = await self._approve(request, decision, watch)
             refusal = _refusal(request, decision, approval)
             if refusal is None:
-                box = await self._acquire()
+                box = await self._acquire(decision.routed)
+                refusal = _too_weak(decision, box)
+            if refusal is None:
                 process = await box.start(request, terminal=terminal)
         except BaseException as fault:
             watch.failed(fault.code if isinstance(fault, RingfenceError) else ABANDONED)
@@ -208,6 +260,11 @@ class Pipeline:
         """Wait until the records of all that went on are closed; called when the box is gone."""
         if self._watchers:
             await asyncio.wait(self._watchers)
+
+
+async def without_blocking(text: str, judge: Callable[[], T]) -> T:
+    """Judge a text; a long one in a thread, so that nobody else has to wait while it is read."""
+    return judge() if len(text) <= _READ_AT_ONCE else await asyncio.to_thread(judge)
 
 
 async def _record_end(
@@ -259,8 +316,25 @@ def _refusal(request: Request, decision: Decision, approval: Approval | None) ->
             reason = replace(reason, allow_by=where)
         case Verdict.DENY:
             why = reason.why
+    return _refused(decision, reason, why)
+
+
+def _too_weak(decision: Decision, box: Box) -> Result | None:
+    """Why it does not run in this box: another call chose its wall while this one waited; None if it may."""
+    against = on_wall(decision.routed, box.wall)
+    return _refused(decision, against, against.why) if against is not None else None
+
+
+def _refused(decision: Decision, reason: Reason, why: str) -> Result:
     violation = violation_of(decision, reason, why, time.time())
     return Result(ending=Refused(why, reason.place, reason.allow_by), violations=(violation,))
+
+
+def _noted(result: Result, routed: Routed | None) -> Result:
+    """With why it ran behind this wall, where its risk chose it."""
+    if routed is None or result.wall is None:
+        return result
+    return replace(result, wall=replace(result.wall, notes=(*result.wall.notes, routed.why)))
 
 
 def check_form(request: Request) -> None:
@@ -311,6 +385,12 @@ def _resolved_cwd(request: Request, grant: Grant) -> Path:
             os.fspath(given), f"the working directory cannot be used: {why}", hint="give an existing directory"
         ) from fault
     return real
+
+
+def _routed(decision: Decision, redact: Redactor) -> dict[str, Any]:
+    """Where it goes and why, for the record; words of the code may be in it."""
+    routed = decision.routed
+    return {} if routed is None else {"route": routed.route.name.lower(), "route_why": redact.text(routed.why)}
 
 
 def _approved(approval: Approval | None, redact: Redactor) -> dict[str, Any]:

@@ -26,6 +26,10 @@ StrPath = str | os.PathLike[str]
 ORGANISATION = "RINGFENCE_POLICY"
 """The variable that names the organisation's file, which is in force whatever else is."""
 
+CODE_TOOL = "code_run"
+SHELL_TOOL = "shell_exec"
+"""As which tools code and commands are judged, unless somebody says otherwise."""
+
 _NOWHERE = Span(0, 0)
 
 

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from ringfence.policy import judging
+from ringfence.policy.isolation import isolation_of
 from ringfence.policy.layer import shown
 from ringfence.policy.lint import Remark, lint
 from ringfence.policy.model import Policy, Setting
@@ -20,6 +21,8 @@ policies:
     mode: normal                # permissive, normal, restricted or strict: a start for all that follows
     max_execution_time: 2m
     max_memory: 2GB
+    # isolated: [own_kernel]    # what the wall of risky code has to give besides; for this one install gVisor
+    # security_mode: strict     # what is risky: all that is not plainly safe; permissive: what looks dangerous
     network_access: false       # inside a box the network is off in any case
     filesystem:
       deny:                     # hidden, besides the built-in blacklist (~/.ssh, **/.env, ...)
@@ -69,6 +72,7 @@ def explained(terms: Terms) -> dict[str, Any]:
             for name, setting in terms.settings.items()
             if name != "tools"
         },
+        "isolates": isolation.sentence if (isolation := isolation_of(terms)) is not None else "",
         "notes": list(terms.notes),
     }
 

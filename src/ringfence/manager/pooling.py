@@ -2,6 +2,10 @@
 
 A box that waits has a definite grant. Tools that the policy treats alike share boxes; a tool that it treats otherwise
 has boxes of its own, also within one session, over the session's one workspace.
+
+Where the policy isolates risky code, there is a second set of boxes for it, with a wall of its own. None of them is
+made before the first such code comes: it may never come, and a kernel for each box is dear. From then on as many are
+kept ready as of the others. A session takes from one of the two, for good.
 """
 
 import asyncio
@@ -23,21 +27,24 @@ from ringfence.errors import Internal, InvalidConfig, PoolExhausted, RingfenceEr
 from ringfence.manager.assemble import Assembly, Blueprint, Docker, Judged, draw, warn_of
 from ringfence.manager.configuring import home_directory, open_journal, state_directory
 from ringfence.manager.granting import REQUIRED, Wish
-from ringfence.manager.policing import PolicyEngine
+from ringfence.manager.policing import CODE_TOOL, SHELL_TOOL, PolicyEngine
 from ringfence.manager.pool_notice import PoolNotice
 from ringfence.manager.reporting import Reporting, tell
+from ringfence.manager.routing import explaining
 from ringfence.manager.sandbox import Sandbox, StrPath
 from ringfence.manager.scratch import Scratch, scratch_directory
+from ringfence.policy.isolation import Isolation, isolated, isolation_of
 from ringfence.pool.plan import PoolConfig
 from ringfence.pool.pool import Pool
 from ringfence.pool.state import PoolState
 from ringfence.values.grant import Explain, Grant
 from ringfence.values.guarantee import Guarantee
 from ringfence.values.limits import Limits
+from ringfence.values.risk import Routed, SecurityMode
 from ringfence.values.who import Who
 
-CODE_TOOL = "code_run"
-SHELL_TOOL = "shell_exec"
+ISOLATED = "isolated"
+"""Before the tools, in the state: the boxes for code of theirs that is isolated."""
 _SWEEP_SECONDS = 5.0
 _TELL_SECONDS = 1.0
 """Between two times that observers are told how the pool is; monitoring looks less often than that."""
@@ -82,13 +89,15 @@ class Warm:
 @dataclass(slots=True, eq=False)
 class _Session:
     id: str
+    isolated_why: str = ""
+    """Why its boxes are isolated ones; empty if they are not. Chosen when it begins, for all of its tools."""
     opening: asyncio.Lock = field(default_factory=asyncio.Lock)
     turn: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Held by whoever has a call in it that is more than one step."""
     first: Warm | None = None
     """The box that came with the workspace."""
-    sandboxes: dict[str, Sandbox] = field(default_factory=dict)
-    """By tool."""
+    sandboxes: dict[tuple[str, SecurityMode | None], Sandbox] = field(default_factory=dict)
+    """By tool, and by the mode that its calls are judged under, where that counts."""
     boxes: "dict[Pool[Warm], Sandbox]" = field(default_factory=dict)
     """By kind of grant: tools that are treated alike share one box."""
     is_over: bool = False
@@ -174,6 +183,8 @@ class SandboxPool:
         self._scratch: Scratch | None = None
         self._blueprints: dict[str, Blueprint] = {}
         self._pools: dict[str, Pool[Warm]] = {}
+        self._isolated: dict[str, Pool[Warm]] = {}
+        """For isolated code, by tool; the tool's other pool, where its wall gives as much."""
         self._sessions: dict[str, _Session] = {}
         self._starting = asyncio.Lock()
         self._sweeper: asyncio.TimerHandle | None = None
@@ -226,13 +237,16 @@ class SandboxPool:
             blueprint = draw(
                 self._wish, config_path=self._sandbox_config, judged=judged, journal=journal, docker=self._docker
             )
-            grant = blueprint.assembly(sample).grant
-            if grant not in by_grant:
-                by_grant[grant] = Pool(partial(self._make, blueprint), self.config)
             self._blueprints[tool] = blueprint
-            self._pools[tool] = by_grant[grant]
+            grant = blueprint.assembly(sample).grant
+            needs = blueprint.terms.isolated if blueprint.terms is not None else frozenset()
+            for pools, more in ((self._pools, frozenset[Guarantee]()), (self._isolated, needs)):
+                wanted = isolated(grant, more)
+                if wanted not in by_grant:
+                    by_grant[wanted] = Pool(partial(self._make, blueprint, more), self.config)
+                pools[tool] = by_grant[wanted]
         scratch.remove(sample)
-        outcomes = await asyncio.gather(*(pool.start() for pool in by_grant.values()), return_exceptions=True)
+        outcomes = await asyncio.gather(*(pool.start() for pool in set(self._pools.values())), return_exceptions=True)
         for outcome in outcomes:
             if outcome is not None:
                 raise outcome
@@ -244,7 +258,7 @@ class SandboxPool:
 
     async def drain(self) -> None:
         """Hand out no more; sessions that are there may go on."""
-        await asyncio.gather(*(pool.drain() for pool in set(self._pools.values())))
+        await asyncio.gather(*(pool.drain() for pool in self._all_pools()))
 
     async def _end(self) -> None:
         if self._sweeper is not None:
@@ -259,7 +273,7 @@ class SandboxPool:
                 self._begin_release(session_id)
             if self._releasing:
                 await asyncio.wait(self._releasing)
-            await asyncio.gather(*(pool.stop() for pool in set(self._pools.values())))
+            await asyncio.gather(*(pool.stop() for pool in self._all_pools()))
         finally:
             self._tell_state()
             if self.observers:
@@ -268,7 +282,7 @@ class SandboxPool:
                 self._scratch.close()
             if self._journal is not None:
                 self._journal.close()
-            self._pools, self._blueprints = {}, {}
+            self._pools, self._isolated, self._blueprints = {}, {}, {}
             self._scratch = self._journal = None
 
     @property
@@ -278,23 +292,46 @@ class SandboxPool:
 
     # --- handing out --------------------------------------------------------------------------------------------------
 
+    def routed(
+        self, tool: str, language: str | None, text: str, security_mode: SecurityMode | None = None
+    ) -> Routed | None:
+        """Where a piece of code, or without a language a command line, goes; None where the policy isolates nothing."""
+        isolation = self._isolation(tool, security_mode)
+        return isolation.routed(language, text) if isolation is not None else None
+
     async def take(
-        self, tool: str = CODE_TOOL, *, confirmation: ConfirmationService | None = None, who: Who | None = None
+        self,
+        tool: str = CODE_TOOL,
+        *,
+        confirmation: ConfirmationService | None = None,
+        who: Who | None = None,
+        routed: Routed | None = None,
+        security_mode: SecurityMode | None = None,
     ) -> Sandbox:
         """A sandbox for one use, never seen by anybody before; give it back with `discard`.
+
+        Args:
+            routed: where the code goes that it is for; if it is not known, under strict a box for any.
+            security_mode: the caller's own; of it and the policy's the stricter counts.
 
         Raises:
             PoolExhausted: all boxes are taken, and waiting did not help.
             InvalidConfig: the pool keeps no boxes for that tool.
+            InitializationFailed: it is to be isolated, and no wall gives what the policy wants for that.
         """
-        warm = await self._pool(tool).take()
-        return self._hand_out(warm, tool, confirmation, replace(who or self._who, session_id=os.urandom(8).hex()))
+        why = self._why_isolated(tool, security_mode, routed, once=True)
+        pool = self._pool(tool, isolated=bool(why))
+        with explaining(why):
+            warm = await pool.take()
+        whose = replace(who or self._who, session_id=os.urandom(8).hex())
+        return self._hand_out(warm, tool, confirmation, whose, security_mode)
 
     def discard(self, sandbox: Sandbox, tool: str = CODE_TOOL) -> None:
         """End a sandbox that was taken, in the background."""
-        warm, pool = sandbox.origin, self._pools.get(tool)
-        if isinstance(warm, Warm) and pool is not None:  # else it was stopped, and all boxes with it
-            pool.discard(warm)
+        warm = sandbox.origin
+        for pool in {self._pools.get(tool), self._isolated.get(tool)}:
+            if isinstance(warm, Warm) and pool is not None:  # else it was stopped, and all boxes with it
+                pool.discard(warm)
 
     async def acquire(
         self,
@@ -303,38 +340,52 @@ class SandboxPool:
         *,
         confirmation: ConfirmationService | None = None,
         who: Who | None = None,
+        routed: Routed | None = None,
+        security_mode: SecurityMode | None = None,
     ) -> Sandbox:
         """The sandbox of a session: the same one to everybody who asks, until it is released.
 
+        Args:
+            routed: where the code goes that it is for. The first to ask chooses the wall of the session, where the
+                mode leaves a choice; code that needs more than it gives is refused.
+            security_mode: as in `take`.
+
         Raises:
-            PoolExhausted, InvalidConfig: as `take`.
+            PoolExhausted, InvalidConfig, InitializationFailed: as `take`.
         """
         while True:
-            pool = self._pool(tool)
+            self._pool(tool)
             session = self._sessions.get(session_id)
             if session is None:
-                session = self._sessions[session_id] = _Session(session_id)
-            elif tool in session.sandboxes:
-                return session.sandboxes[tool]
+                why = self._why_isolated(tool, security_mode, routed, once=False)
+                session = self._sessions[session_id] = _Session(session_id, why)
+            elif (known := session.sandboxes.get(self._kind(tool, security_mode))) is not None:
+                return known
             async with session.opening:
                 if not session.is_over:
-                    return await self._sandbox_of(session, pool, tool, confirmation, who or self._who)
+                    whose = replace(who or self._who, session_id=session.id)
+                    return await self._sandbox_of(session, tool, confirmation, whose, security_mode)
 
     async def _sandbox_of(
-        self, session: _Session, pool: Pool[Warm], tool: str, confirmation: ConfirmationService | None, who: Who
+        self,
+        session: _Session,
+        tool: str,
+        confirmation: ConfirmationService | None,
+        who: Who,
+        security_mode: SecurityMode | None,
     ) -> Sandbox:
-        sandbox = session.sandboxes.get(tool)
+        kind = self._kind(tool, security_mode)
+        sandbox = session.sandboxes.get(kind)
         if sandbox is not None:
             return sandbox
         try:
-            whose = replace(who, session_id=session.id)
-            sandbox = await self._open_in(session, pool, tool, confirmation, whose)
+            sandbox = await self._open_in(session, tool, confirmation, who, security_mode)
         except BaseException:
             if not session.sandboxes and self._sessions.get(session.id) is session:
                 del self._sessions[session.id]
                 session.is_over = True
             raise
-        session.sandboxes[tool] = sandbox  # also if it was released meanwhile: then it is closed with the session
+        session.sandboxes[kind] = sandbox  # also if it was released meanwhile: then it is closed with the session
         if session.is_over:
             raise PoolExhausted(
                 f"the session {session.id!r} was released while it was being acquired", hint="acquire it again"
@@ -342,14 +393,27 @@ class SandboxPool:
         return sandbox
 
     async def _open_in(
-        self, session: _Session, pool: Pool[Warm], tool: str, confirmation: ConfirmationService | None, who: Who
+        self,
+        session: _Session,
+        tool: str,
+        confirmation: ConfirmationService | None,
+        who: Who,
+        security_mode: SecurityMode | None,
     ) -> Sandbox:
+        # Under strict also where the session began with a tool that is not isolated.
+        why = session.isolated_why or self._why_isolated(tool, security_mode, None, once=False)
+        pool = self._pool(tool, isolated=bool(why))
         if session.first is None:
-            session.first = await pool.take()
-            session.boxes[pool] = self._hand_out(session.first, tool, confirmation, who)
+            with explaining(why):
+                session.first = await pool.take()
+            if why:
+                session.first.box.note(f"the session is {why}")
+            session.boxes[pool] = self._hand_out(session.first, tool, confirmation, who, security_mode)
             return session.boxes[pool]
         shared = session.boxes.get(pool)
-        assembly = self._blueprints[tool].assembly(session.first.workspace)
+        assembly = self._blueprints[tool].assembly(session.first.workspace).under(security_mode)
+        if why and assembly.terms is not None:
+            assembly = replace(assembly, grant=isolated(assembly.grant, assembly.terms.isolated))
         open_box = partial(_open_for, session, assembly.engine, assembly.grant)
         if shared is not None:  # the policy treats this tool alike, but may judge its requests otherwise
             reporting = self._reporting(replace(who, sandbox_id=shared.who.sandbox_id, tool=tool))
@@ -385,7 +449,7 @@ class SandboxPool:
             closing = (sandbox.close() for sandbox in session.sandboxes.values())
             outcomes = await asyncio.gather(*closing, return_exceptions=True)
             if session.first is not None:
-                for pool in set(self._pools.values()):
+                for pool in self._all_pools():
                     pool.discard(session.first)
         for outcome in outcomes:
             if outcome is not None:
@@ -414,10 +478,13 @@ class SandboxPool:
 
     def state(self) -> dict[str, PoolState]:
         """Where the boxes are, by the tools that they are for."""
-        by_pool: dict[int, list[str]] = {}
+        named: dict[Pool[Warm], list[str]] = {}
         for tool, pool in self._pools.items():
-            by_pool.setdefault(id(pool), []).append(tool)
-        return {" ".join(tools): self._pools[tools[0]].state() for tools in by_pool.values()}
+            named.setdefault(pool, []).append(tool)
+        apart = {tool: pool for tool, pool in self._isolated.items() if pool not in named}
+        for tool, pool in apart.items():
+            named.setdefault(pool, [ISOLATED]).append(tool)
+        return {" ".join(names): pool.state() for pool, names in named.items()}
 
     def __repr__(self) -> str:
         states = "; ".join(f"{tools}: {state}" for tools, state in self.state().items()) or "not started"
@@ -425,19 +492,45 @@ class SandboxPool:
 
     # --- inside -------------------------------------------------------------------------------------------------------
 
-    def _pool(self, tool: str) -> Pool[Warm]:
-        pool = self._pools.get(tool)
+    def _all_pools(self) -> set[Pool[Warm]]:
+        return {*self._pools.values(), *self._isolated.values()}
+
+    def _isolation(self, tool: str, security_mode: SecurityMode | None) -> Isolation | None:
+        terms = self._blueprints[tool].terms if tool in self._blueprints else None
+        return isolation_of(terms.under(security_mode)) if terms is not None and terms.isolated else None
+
+    def _kind(self, tool: str, security_mode: SecurityMode | None) -> tuple[str, SecurityMode | None]:
+        """What one sandbox of a session is for: callers of different modes are not judged by each other's."""
+        isolation = self._isolation(tool, security_mode)
+        return tool, isolation.mode if isolation is not None else None
+
+    def _why_isolated(self, tool: str, security_mode: SecurityMode | None, routed: Routed | None, *, once: bool) -> str:
+        """Why a box of the second kind is wanted; empty if it is one of the first."""
+        isolation = self._isolation(tool, security_mode)
+        return isolation.why_from_the_start(routed, once=once) if isolation is not None else ""
+
+    def _pool(self, tool: str, *, isolated: bool = False) -> Pool[Warm]:
+        pool = (self._isolated if isolated else self._pools).get(tool)
         if pool is not None:
+            if isolated:
+                pool.open()  # nobody needed it before; if somebody did, it is open
             return pool
         if not self._pools:
             raise InvalidConfig("the pool is not running", hint="await pool.start() first, or use `async with`")
         raise InvalidConfig(f"the pool keeps no boxes for {tool!r}", hint=f"one of {', '.join(self._pools)}")
 
-    def _hand_out(self, warm: Warm, tool: str, confirmation: ConfirmationService | None, who: Who) -> Sandbox:
+    def _hand_out(
+        self,
+        warm: Warm,
+        tool: str,
+        confirmation: ConfirmationService | None,
+        who: Who,
+        security_mode: SecurityMode | None,
+    ) -> Sandbox:
         blueprint = self._blueprints[tool]
         assembly = Assembly(blueprint.engine, blueprint.journal, warm.grant, blueprint.config, (), blueprint.terms)
         sandbox = Sandbox.over(
-            assembly,
+            assembly.under(security_mode),
             warm.box,
             open=partial(_open_for, warm, blueprint.engine, warm.grant),
             reporting=self._reporting(replace(who, sandbox_id=warm.id, tool=tool)),
@@ -447,13 +540,13 @@ class SandboxPool:
         warm.sandbox = sandbox
         return sandbox
 
-    async def _make(self, blueprint: Blueprint) -> Warm:
+    async def _make(self, blueprint: Blueprint, needs: frozenset[Guarantee]) -> Warm:
         scratch = self._scratch
         assert scratch is not None
         began = time.monotonic()
         workspace = scratch.make()
         try:
-            grant = blueprint.assembly(workspace).grant
+            grant = isolated(blueprint.assembly(workspace).grant, needs)
             box = await blueprint.engine.open(grant)
         except BaseException:
             scratch.remove(workspace)
@@ -473,7 +566,7 @@ class SandboxPool:
 
     def _tell_state(self) -> None:
         if self.observers and self._pools:
-            counts = tuple(pool.state() for pool in dict.fromkeys(self._pools.values()))
+            counts = tuple(pool.state() for pool in dict.fromkeys((*self._pools.values(), *self._isolated.values())))
             tell(self.observers, PoolSeen(pool_id=self._id, counts=counts))
 
     def _tell_again_and_again(self) -> None:

@@ -4,6 +4,8 @@ An engine that cannot be had is an error, unless the policy names another that g
 became, and why, is in the notes of the wall, and so in every result and record.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Final
 
@@ -54,6 +56,21 @@ class FirstEngine:
             f"no engine that the policy allows can be had ({'; '.join(refused)})",
             hint="mend the first, or name another in `alternatives` of the policy; run `ringfence doctor`",
         )
+
+
+@contextmanager
+def explaining(why: str) -> Iterator[None]:
+    """Say with an engine's refusal why so much was asked of it; nothing, where that is empty.
+
+    Raises:
+        InitializationFailed: what is raised within, with the reason.
+    """
+    try:
+        yield
+    except InitializationFailed as fault:
+        if not why:
+            raise
+        raise InitializationFailed(f"{why}, and {fault.message}", hint=fault.hint) from fault
 
 
 def _expected(grant: Grant) -> frozenset[Guarantee]:

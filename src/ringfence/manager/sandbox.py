@@ -5,7 +5,6 @@ import os
 import time
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -22,16 +21,18 @@ from ringfence.manager.granting import REQUIRED, Wish
 from ringfence.manager.pipeline import Collect, Judge, Pipeline, check_form
 from ringfence.manager.policing import PolicyEngine
 from ringfence.manager.reporting import Reporting
+from ringfence.manager.routing import explaining
 from ringfence.manager.shadowing import close_box, shadowed
 from ringfence.policy import judging
-from ringfence.policy.decide import decide
 from ringfence.policy.globs import compiled
+from ringfence.policy.isolation import isolated, isolation_of
 from ringfence.values.facts import PathFact, Span, Touch
-from ringfence.values.grant import Explain
+from ringfence.values.grant import Explain, Grant
 from ringfence.values.guarantee import Guarantee, Wall
 from ringfence.values.limits import Limits
 from ringfence.values.outcome import Result, Usage
 from ringfence.values.request import OnOutput, Overflow, Request, Stream
+from ringfence.values.risk import Routed, SecurityMode
 from ringfence.values.verdict import Reason, Verdict
 from ringfence.values.who import Who
 from ringfence.workspace.agent import AgentWorkspace
@@ -74,6 +75,8 @@ class Sandbox:
             is looked for in the workspace, where the agent could have written it.
         role: the role that the agent has in the policy.
         tool: as which of the policy's tools commands are judged.
+        security_mode: which code is isolated, where the policy isolates (docs/policy.md); of this and the policy's own
+            mode the stricter counts.
         confirmation: who is asked where the policy says so; without one, what would be asked is refused.
         python: the interpreter that runs Python code; the first one on PATH if not given.
         preload: modules that it imports before it is asked for anything.
@@ -86,6 +89,7 @@ class Sandbox:
         observers: who is told what happens: metrics, traces (docs/metrics.md).
         agent_id, org_id: who the journal says asks for what runs.
         docker: run in a container (docs/docker.md), whatever engine the environment names.
+        once: it is for one call, so that its wall follows from that call alone, also under strict.
 
     Raises:
         InvalidConfig, PathAccessDenied: what was asked for makes no sense or cannot be granted.
@@ -106,6 +110,7 @@ class Sandbox:
         policy: PolicyEngine | StrPath | None = None,
         role: str | None = None,
         tool: str = "shell_exec",
+        security_mode: SecurityMode | None = None,
         confirmation: ConfirmationService | None = None,
         python: StrPath | None = None,
         preload: Sequence[str] = (),
@@ -117,6 +122,7 @@ class Sandbox:
         agent_id: str | None = None,
         org_id: str | None = None,
         docker: Docker | None = None,
+        once: bool = False,
     ) -> None:
         wish = Wish(
             workspace=workspace,
@@ -131,23 +137,35 @@ class Sandbox:
             explain=_explain(explain),
             strict=strict,
         )
-        judged = Judged(policy=policy, role=role, tool=tool)
+        mode = SecurityMode(security_mode) if security_mode is not None else None
+        judged = Judged(policy=policy, role=role, tool=tool, security_mode=mode)
         name = os.urandom(8).hex()
         who = Who(session_id=name, agent_id=agent_id, org_id=org_id, sandbox_id=name, tool=tool)
         reporting = Reporting(who=who, observers=tuple(observers))
         assembly = assemble(wish, config_path=config, judged=judged, docker=docker)
         if shadow is not None:
             assembly = replace(assembly, grant=shadowed(assembly.grant, shadow, shadow_bytes))
-        self._set_up(assembly, confirmation, reporting)
+        self._set_up(assembly, confirmation, reporting, tuple(env or ()) if once else ())
+        self._once = once
 
-    def _set_up(self, assembly: Assembly, confirmation: ConfirmationService | None, reporting: Reporting) -> None:
+    def _set_up(
+        self,
+        assembly: Assembly,
+        confirmation: ConfirmationService | None,
+        reporting: Reporting,
+        variables: tuple[str, ...] = (),
+    ) -> None:
         who = reporting.who
         self._assembly = assembly
         self._grant = assembly.grant
-        self._open: Open = partial(assembly.engine.open, assembly.grant)
+        self._open: Callable[[Grant], Awaitable[Box]] = assembly.engine.open
+        self._isolation = isolation_of(assembly.terms)
+        self._once = False
+        self._wall_is_chosen = False
         self._journal_is_shared = False
-        judge = Judge(terms=assembly.terms, confirmation=confirmation, who=who, home=home_directory(os.environ))
-        self._pipeline = Pipeline(self._grant, assembly.journal, self._acquire, judge, reporting)
+        home = home_directory(os.environ)
+        judge = Judge(terms=assembly.terms, confirmation=confirmation, who=who, home=home, variables=variables)
+        self._pipeline = Pipeline(self._grant, assembly.journal, self._acquire, judge, reporting, self._standing)
         self._reporting = reporting
         self._box: Box | None = None
         self._opening = asyncio.Lock()
@@ -172,13 +190,14 @@ class Sandbox:
         """A sandbox over a box that is there already, such as one of a pool; its journal is left open at the end.
 
         Args:
-            open: how a new one is made if this one is lost.
+            open: how a new one is made if this one is lost, behind the same wall.
             reporting: to whom it is told what happens in it, and as whose.
         """
         sandbox = cls.__new__(cls)
         sandbox._set_up(assembly, confirmation, reporting)
-        sandbox._open = open
+        sandbox._open = lambda _: open()
         sandbox._box = box
+        sandbox._wall_is_chosen = True
         sandbox._journal_is_shared = True
         sandbox.origin = origin
         if box is not None:
@@ -187,7 +206,7 @@ class Sandbox:
 
     async def lend(self) -> Box:
         """Its box, for a second sandbox over the same one, which must not close it."""
-        return await self._acquire()
+        return await self._acquire(None)
 
     # --- life ---------------------------------------------------------------------------------------------------------
 
@@ -195,7 +214,8 @@ class Sandbox:
         try:
             self._assembly.journal.recover()
             warn_of(self._assembly.journal.take_notes())
-            await self._acquire()
+            if self._isolation is None or (self._isolation.mode is SecurityMode.STRICT and not self._once):
+                await self._acquire(None)  # else the first call chooses the wall
         except BaseException:
             await self.close()
             raise
@@ -221,10 +241,12 @@ class Sandbox:
     async def warm(self) -> None:
         """Start a shell and an interpreter ahead of time, so that the first call of each costs a message and no start.
 
+        Where the first call would choose the wall, this does: the ordinary one.
+
         Raises:
             InitializationFailed, Internal: the box could not be made, or was lost.
         """
-        await (await self._acquire()).warm()
+        await (await self._acquire(None)).warm()
 
     def _is_closed(self) -> Exception:
         """Whoever closes their own sandbox and goes on made a mistake; a pool's may be ended by somebody else."""
@@ -232,8 +254,16 @@ class Sandbox:
             return Internal("the session was ended while this call waited", hint="acquire it again")
         return RuntimeError("the sandbox is closed")
 
-    async def _acquire(self) -> Box:
-        """The box; a new one if there is none yet, or if the last one was lost."""
+    def _standing(self) -> Wall | None:
+        """The wall that every call has to do with, once a box was made."""
+        return self.wall if self._wall_is_chosen else None
+
+    async def _acquire(self, routed: Routed | None) -> Box:
+        """The box; a new one if there is none yet, or if the last one was lost.
+
+        Args:
+            routed: where the call goes that it is for; chooses the wall of the first box, and so of all.
+        """
         async with self._opening:
             if self._closed:
                 raise self._is_closed()
@@ -242,7 +272,7 @@ class Sandbox:
                 await close_box(lost, self._grant)
             if self._box is None:
                 self._assembly.journal.prepare()
-                box = await self._open()
+                box = await self._open_for(routed)
                 if self._closed:
                     await box.close()
                     raise self._is_closed()
@@ -250,6 +280,19 @@ class Sandbox:
                 self._reporting.opened(self.current_usage)
             self._used = time.monotonic()
             return self._box
+
+    async def _open_for(self, routed: Routed | None) -> Box:
+        """A box: isolated, if the call, or that others may follow, asks for it."""
+        why = ""
+        if self._isolation is not None and not self._wall_is_chosen:
+            why = self._isolation.why_from_the_start(routed, once=self._once)
+        grant = isolated(self._grant, self._isolation.needs) if self._isolation is not None and why else self._grant
+        with explaining(why):
+            box = await self._open(grant)
+        self._grant, self._wall_is_chosen = grant, True
+        if why and not self._once:
+            box.note(f"the session is {why}")
+        return box
 
     # --- commands -----------------------------------------------------------------------------------------------------
 
@@ -502,7 +545,7 @@ class Sandbox:
             check_form(request)
         except RingfenceError as fault:
             return Reason(Verdict.DENY, fault.code, fault.message, fault.hint)
-        return decide(request, self._grant, self._pipeline.place(request), self._assembly.terms).deciding
+        return self._pipeline.decide(request, self._pipeline.place(request)).deciding
 
     def check_network(self, host: str, port: int | None = None) -> Reason:
         """Whether a command may reach a host: never, from inside a box."""

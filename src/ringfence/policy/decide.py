@@ -6,12 +6,13 @@ against (requirement C12).
 
 import os
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from ringfence.policy import judging
 from ringfence.policy.globs import compiled
+from ringfence.policy.isolation import isolation_of, on_wall
 from ringfence.policy.risk.assess import assess
 from ringfence.policy.schema import RiskLevel
 from ringfence.policy.terms import Terms
@@ -20,6 +21,7 @@ from ringfence.shell.checks import validate
 from ringfence.shell.context import Context
 from ringfence.values.facts import Answer, Facts, Finding
 from ringfence.values.grant import Grant
+from ringfence.values.guarantee import Wall
 from ringfence.values.request import Request
 from ringfence.values.risk import Risk
 from ringfence.values.verdict import Decision, Reason, Verdict
@@ -44,13 +46,27 @@ class Place:
 
 
 def decide(
-    request: Request, grant: Grant, place: Place, terms: Terms | None = None, *, language: str | None = None
+    request: Request,
+    grant: Grant,
+    place: Place,
+    terms: Terms | None = None,
+    *,
+    language: str | None = None,
+    wall: Wall | None = None,
+    variables: Iterable[str] = (),
 ) -> Decision:
-    """All votes on a request; the strictest one counts. Without terms, only the grant has a say."""
+    """All votes on a request; the strictest one counts. Without terms, only the grant has a say.
+
+    Args:
+        wall: the one that stands, if it has to run behind that one.
+        variables: which are set for it besides its own.
+    """
     reasons = [_ALLOWED, *_on_directory(grant, place)]
     if terms is None:
         return Decision(tuple(reasons), grant)
     text = command_text(request)
+    isolation = isolation_of(terms)
+    routed = isolation.routed(language, text, (*dict(request.env), *variables)) if isolation is not None else None
     try:
         reasons += _on_terms(text, terms, grant, place, language)
     except Exception as fault:  # whatever it is, what could not be judged must not run
@@ -62,7 +78,10 @@ def decide(
                 "a simpler command; and please report this one",
             )
         )
-    return Decision(tuple(dict.fromkeys(reasons)), grant, terms.asking, text)
+    against = on_wall(routed, wall)
+    if against is not None:
+        reasons.append(against)
+    return Decision(tuple(dict.fromkeys(reasons)), grant, terms.asking, text, routed)
 
 
 def command_text(request: Request) -> str:

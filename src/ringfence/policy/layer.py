@@ -12,7 +12,7 @@ import difflib
 import posixpath
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any, assert_never
+from typing import Any, Final, assert_never
 
 from ringfence.errors import InvalidConfig
 from ringfence.policy.model import BUILT_IN, EMPTY, Block, Policy, Setting
@@ -20,6 +20,9 @@ from ringfence.policy.presets import preset
 from ringfence.policy.roles import lineage
 from ringfence.policy.schema import BY_NAME, TOOLS, RiskLevel, Tighter
 from ringfence.policy.terms import Terms
+from ringfence.values.risk import SecurityMode
+
+_STRICT: Final = Setting(BY_NAME["security_mode"], SecurityMode.STRICT.value, BUILT_IN, "security_mode")
 
 
 @dataclass(slots=True)
@@ -56,6 +59,8 @@ def effective(policies: Iterable[Policy], tool: str, role: str | None = None) ->
         _tighten(merged, block_of(policy, tool, role), policy)
         # The first, most trusted file may set the risk of a tool anew; those after it only raise it.
         merged.block.setdefault("risk_level", _default_risk(tool))
+        if "isolated" in merged.block:  # it names no mode, which is not to be an invitation to those after it
+            merged.block.setdefault("security_mode", _STRICT)
     merged.block.setdefault("risk_level", _default_risk(tool))
     return Terms(tool=tool, role=role, settings=merged.block, notes=tuple(merged.notes))
 

@@ -43,6 +43,7 @@ def lint(policy: Policy, earlier: Sequence[Policy] = ()) -> tuple[Remark, ...]:
         found.update(_on_commands(block))
     for tool in known_tools((policy,)):
         found.update(_on_network(block_of(policy, tool)))
+        found.update(_on_isolated(block_of(policy, tool)))
         if earlier:
             before = len(effective(earlier, tool).notes) if tool in known_tools(earlier) else 0
             notes = effective((*earlier, policy), tool).notes[before:]
@@ -130,6 +131,20 @@ def _on_network(block: Block) -> Iterator[Remark]:
     for name in ("allowed_domains",):
         if name in block:
             yield Remark(block[name].mark, f"{block[name].written} never counts: {access.place} is false")
+
+
+def _on_isolated(block: Block) -> Iterator[Remark]:
+    more = set(_value(block, "isolated"))
+    if more and more <= set(_value(block, "requires")):
+        place = block["requires"].place
+        yield Remark(block["isolated"].mark, f"isolated code gets no other wall: {place} wants all of it anyway")
+    strict = block.get("filesystem.strict")
+    if "own_kernel" in more and strict is not None and strict.value:
+        yield Remark(
+            block["isolated"].mark,
+            f"no wall with a kernel of its own holds what is denied at the moment of opening, as {strict.place} wants: "
+            "code that is isolated does not run",
+        )
 
 
 def _value(block: Block, name: str) -> tuple[Any, ...]:

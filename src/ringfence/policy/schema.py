@@ -63,6 +63,9 @@ HANDLING: Final = {
 }
 """What a risk level leads to (requirement B3)."""
 
+GUARANTEES: Final = tuple(guarantee.value.replace(" ", "_") for guarantee in Guarantee)
+"""What a wall can promise, as a policy writes it."""
+
 MODES: Final = ("permissive", "normal", "restricted", "strict")
 LANGUAGES: Final = ("python", "javascript", "typescript", "bash")
 
@@ -105,8 +108,9 @@ SETTINGS: Final[tuple[Key, ...]] = (
         "security_mode",
         Type.CHOICE,
         Tighter.LATER_CHOICE,
-        "`strict`: all code that is not plainly safe goes to an isolated engine. `permissive`: advice from static "
-        "analysis chooses among the engines. Either way a command runs behind a wall.",
+        "Which code is isolated, where the policy says what that means (`isolated`). `strict`: all that is not plainly "
+        "safe, and every session. `permissive`: what looks high or critical. Either way a command runs behind a wall. "
+        "Of the policy's mode and the caller's the stricter counts; a file that isolates and names none means strict.",
         "static analysis advises; the wall decides",
         ("permissive", "strict"),
         "strict",
@@ -326,8 +330,18 @@ SETTINGS: Final[tuple[Key, ...]] = (
         Tighter.ANY_LIST,
         "What the wall has to guarantee; a machine that cannot runs nothing. Written with `_` for a space.",
         "a weaker wall must be a decision and not an accident",
-        tuple(guarantee.value.replace(" ", "_") for guarantee in Guarantee),
+        GUARANTEES,
         "[network_off, host_files_hidden]",
+    ),
+    Key(
+        "isolated",
+        Type.CHOICES,
+        Tighter.ANY_LIST,
+        "What the wall has to guarantee, beyond `requires`, for code that is isolated; without it, such code runs "
+        "behind the ordinary wall. Which code that is follows from its risk and `security_mode`.",
+        "the strongest wall costs time, and risky code is worth it",
+        GUARANTEES,
+        "[own_kernel]",
     ),
     Key(
         "network_access",

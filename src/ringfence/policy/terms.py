@@ -1,18 +1,20 @@
 """What holds for one tool in one role, after all layers: the settings by name, and what follows from them."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, Final
 
+from ringfence.policy.document import Mark
 from ringfence.policy.hosts import HostRule
 from ringfence.policy.model import ROLE_TOOLS, Name, Setting
 from ringfence.policy.reading import Directory
 from ringfence.policy.rules import CommandRule, PathRule
-from ringfence.policy.schema import HANDLING, RiskLevel
+from ringfence.policy.schema import BY_NAME, HANDLING, RiskLevel
 from ringfence.values.facts import Strictness
 from ringfence.values.guarantee import Guarantee
 from ringfence.values.limits import Limits
+from ringfence.values.risk import SecurityMode
 from ringfence.values.verdict import Asking
 
 LIMIT_FIELDS: Final[Mapping[str, str]] = MappingProxyType(
@@ -30,6 +32,9 @@ LIMIT_FIELDS: Final[Mapping[str, str]] = MappingProxyType(
     }
 )
 """Our name of a limit, and the field that holds it."""
+
+_CALLER: Final = Mark("the caller", 1)
+"""Where a setting stands that whoever calls us gives."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,8 +74,26 @@ class Terms:
         )
 
     @property
+    def security_mode(self) -> SecurityMode:
+        """Which code is isolated; strict, if nobody says."""
+        return SecurityMode(self.value("security_mode", SecurityMode.STRICT))
+
+    @property
     def requires(self) -> frozenset[Guarantee]:
-        return frozenset(Guarantee(word.replace("_", " ")) for word in self.value("requires", ()))
+        return self._guarantees("requires")
+
+    @property
+    def isolated(self) -> frozenset[Guarantee]:
+        """What code that is isolated needs of its wall, beyond `requires`."""
+        return self._guarantees("isolated")
+
+    def under(self, mode: SecurityMode | None) -> "Terms":
+        """The same under the caller's security mode too: of two modes the stricter counts, None is no opinion."""
+        said = self.get("security_mode")
+        if mode is None or (said is not None and (mode is SecurityMode.PERMISSIVE or said.value == mode)):
+            return self
+        asked = Setting(BY_NAME["security_mode"], mode.value, _CALLER, "security_mode")
+        return replace(self, settings={**self.settings, "security_mode": asked})
 
     @property
     def read(self) -> tuple[Directory, ...] | None:
@@ -110,6 +133,9 @@ class Terms:
         if cores is not None:
             limits = limits.changed(cpu_seconds=min(limits.cpu_seconds, cores * limits.wall_seconds))
         return limits
+
+    def _guarantees(self, name: str) -> frozenset[Guarantee]:
+        return frozenset(Guarantee(word.replace("_", " ")) for word in self.value(name, ()))
 
     def _directories(self, name: str) -> tuple[Directory, ...] | None:
         setting = self.settings.get(name)

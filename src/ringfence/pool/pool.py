@@ -117,6 +117,23 @@ class Pool(Generic[MemberT]):
 
     # --- opening and ending -------------------------------------------------------------------------------------------
 
+    def open(self) -> bool:
+        """Open the pool with nothing in it: the first member is made for who asks first, and more are kept ready then.
+
+        Returns whether it was not open before.
+
+        Raises:
+            PoolExhausted: the pool was stopped before.
+        """
+        if self._phase is Phase.OPEN:
+            return False
+        if self._phase is not Phase.NEW:
+            raise self._refusal()
+        self._loop = asyncio.get_running_loop()
+        self._clock = self._loop.time
+        self._phase = Phase.OPEN
+        return True
+
     async def start(self) -> None:
         """Open the pool; returns when the members to keep ready were made, or one after the first could not be.
 
@@ -126,13 +143,8 @@ class Pool(Generic[MemberT]):
             what `make` raises: the first member could not be made. The pool is stopped then.
             PoolExhausted: the pool was stopped before.
         """
-        if self._phase is Phase.OPEN:
+        if not self.open():
             return
-        if self._phase is not Phase.NEW:
-            raise self._refusal()
-        self._loop = asyncio.get_running_loop()
-        self._clock = self._loop.time
-        self._phase = Phase.OPEN
         enough = self._config.min_instances
         if enough == 0:
             return

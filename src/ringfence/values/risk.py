@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from enum import IntEnum, StrEnum
 
+from ringfence.values.guarantee import Guarantee
+
 
 class Risk(IntEnum):
     """Ordered, so that the risk of the whole is the `max()` of its parts."""
@@ -52,9 +54,9 @@ class SecurityMode(StrEnum):
     """How much the advice may change."""
 
     PERMISSIVE = "permissive"
-    """For development: the advice chooses the wall."""
+    """For development: what looks risky is isolated."""
     STRICT = "strict"
-    """For production: whatever is not known to be harmless goes to an isolated engine."""
+    """For production: whatever is not known to be harmless is isolated."""
 
 
 class Route(IntEnum):
@@ -65,4 +67,22 @@ class Route(IntEnum):
     WALLED = 1
     """The wall that the policy asks for."""
     ISOLATED = 2
-    """The strongest engine that there is: its own kernel where one is at hand, the full native wall otherwise."""
+    """A wall that also gives what the policy wants for such code (`isolated`); without that, the same wall."""
+
+
+@dataclass(frozen=True, slots=True)
+class Routed:
+    """Where one piece of code goes, and why."""
+
+    route: Route
+    why: str
+    """The route, the risk, what was found and where, and the mode."""
+    needs: frozenset[Guarantee] = frozenset()
+    """What its wall has to guarantee because of that, beyond what is required anyway."""
+    source: str = ""
+    """The policy's file, and the line in it, that says so."""
+    line: int | None = None
+
+    @property
+    def is_isolated(self) -> bool:
+        return self.route is Route.ISOLATED

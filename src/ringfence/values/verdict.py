@@ -1,10 +1,11 @@
 """Verdicts, the reasons for them, and the decision that they add up to."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
 
 from ringfence.values.facts import Span
 from ringfence.values.grant import Grant
+from ringfence.values.risk import Routed
 
 
 class Verdict(IntEnum):
@@ -62,11 +63,13 @@ class Decision:
     asking: Asking = Asking()
     text: str = ""
     """The command that the reasons' spans refer to."""
+    routed: Routed | None = None
+    """Where it goes, by its risk; None where no policy asks for that."""
+    deciding: Reason = field(init=False, repr=False, compare=False)
+    """The strictest vote; the first one given among equals. Found once: all along the way somebody asks for it."""
 
-    @property
-    def deciding(self) -> Reason:
-        """The strictest vote; the first one given among equals."""
-        return max(self.reasons, key=lambda reason: reason.verdict)
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "deciding", max(self.reasons, key=lambda reason: reason.verdict))
 
     @property
     def verdict(self) -> Verdict:

@@ -109,3 +109,55 @@ def test_policy_init_writes_a_valid_file_and_never_over_another(tmp_path: Path, 
     before = policy.read_text()
     assert ringfence("policy", "init", policy).exit_code != 0
     assert policy.read_text() == before
+
+
+# --- where it would go ------------------------------------------------------------------------------------------------
+
+ISOLATING = "policies:\n  default:\n    security_mode: permissive\n    isolated: [own_kernel]\n"
+
+
+@pytest.mark.req("E2")
+@pytest.mark.parametrize(
+    ("words", "to", "why"),
+    [
+        (("--language", "py", "x = 1\neval('x')"), "isolated", "isolated: HIGH risk (eval, line 2) under permissive"),
+        (("--language", "js", "eval('1')"), "isolated", "isolated: HIGH risk (eval, line 1) under permissive"),
+        (("--language", "python", "print(1)"), "walled", "the ordinary wall is enough: SAFE risk under permissive"),
+        (("--", "echo x"), "walled", "the ordinary wall is enough: SAFE risk under permissive"),
+        (("--", "curl", "http://x"), "isolated", "isolated: HIGH risk (curl, line 1) under permissive"),
+    ],
+)
+def test_check_says_where_it_would_go_and_why(policy: Path, words: tuple[str, ...], to: str, why: str) -> None:
+    policy.write_text(ISOLATING)
+
+    shown = ringfence("check", "--policy", policy, *words)
+    said = json.loads(ringfence("check", "--policy", policy, "--json", *words).output)
+
+    assert shown.exit_code == 0 and why in shown.output and f"rule: isolated at {policy}:4" in shown.output
+    needs = ["own kernel"] if to == "isolated" else []
+    assert said["route"] == {"to": to, "why": why, "needs": needs, "source": str(policy), "line": 4}
+
+
+@pytest.mark.req("E2")
+def test_check_without_isolation_says_nothing_of_it(policy: Path) -> None:
+    assert "wall" not in ringfence("check", "--policy", policy, "--", "curl http://x").output
+    assert json.loads(ringfence("check", "--policy", policy, "--json", "--", "ls").output)["route"] is None
+
+
+@pytest.mark.req("E2")
+@pytest.mark.parametrize(("mode", "which"), [("permissive", "HIGH and CRITICAL"), ("strict", "every session")])
+def test_policy_explain_says_what_is_isolated_and_what_that_means(policy: Path, mode: str, which: str) -> None:
+    policy.write_text(ISOLATING.replace("permissive", mode))
+
+    shown = ringfence("policy", "explain", policy, "--tool", "code_run").output
+    said = json.loads(ringfence("policy", "explain", policy, "--tool", "code_run", "--json").output)
+
+    assert which in shown and "own kernel" in shown and f"security_mode {mode}" in shown
+    assert which in said["tools"]["code_run"]["isolates"]
+    policy.write_text(POLICY)
+    assert "isolated" not in ringfence("policy", "explain", policy, "--tool", "code_run").output
+
+
+def test_check_of_code_takes_one_argument_and_a_language_that_is_known(policy: Path) -> None:
+    assert "quote it" in str(ringfence("check", "--policy", policy, "-l", "python", "print(1)", "x").exception)
+    assert "unknown language" in str(ringfence("check", "--policy", policy, "-l", "klingon", "x").exception)

@@ -194,6 +194,20 @@ def test_a_name_that_is_not_there_gets_a_placeholder_that_is_hidden(work: Worksp
         assert stat.S_ISSOCK(info.st_mode) and is_placeholder(info)
 
 
+@pytest.mark.req("A3", "B12")
+def test_placeholders_that_are_files_share_nothing_so_that_writing_into_one_writes_into_no_other(
+    work: Workspace,
+) -> None:
+    work.repository()
+    (work.root / ".git/config").unlink()
+    names = (".bashrc", ".mcp.json", ".git/config")
+
+    find_masks((str(work.root),), rules=compiled(()), protected=names, as_files=True).close()
+
+    assert all(is_placeholder(os.lstat(work.root / name)) for name in names)
+    assert len({os.lstat(work.root / name).st_ino for name in names}) == len(names)
+
+
 def test_what_a_dead_box_left_is_recognised_and_not_frozen_as_if_it_were_a_person_s(work: Workspace) -> None:
     work.masks(protected=(".vscode",)).close()
 

@@ -57,6 +57,7 @@ class Listening:
         self.reader = Reader(
             ours, Stream.STDERR, Capture(limit, overflow), self._hear, self._overflow, self.faults.append
         )
+        self.reader.listen()
 
     def _hear(self, stream: Stream, piece: bytes) -> None:
         if piece == b"raise":

@@ -9,8 +9,10 @@ import pytest
 from ringfence.errors import InvalidConfig
 from ringfence.manager.builder import SandboxBuilder, SandboxMode
 from ringfence.policy.load import load_policy
+from ringfence.values.guarantee import Guarantee
 from ringfence.values.limits import Limits
 from ringfence.values.request import Request
+from ringfence.values.risk import SecurityMode
 from ringfence.values.verdict import Verdict
 
 
@@ -49,6 +51,16 @@ def test_what_is_built_is_a_file() -> None:
     again = load_policy(builder.to_yaml(), "SandboxBuilder")
 
     assert again.default == builder.policy().policies[0].default
+
+
+@pytest.mark.req("C8", "E2")
+def test_what_is_isolated_is_said_as_a_file_says_it() -> None:
+    terms = SandboxBuilder().isolate(["own kernel", "denied_at_open"]).security_mode("permissive").policy().terms()
+
+    assert terms.isolated == {Guarantee.OWN_KERNEL, Guarantee.DENIED_AT_OPEN}
+    assert terms.security_mode is SecurityMode.PERMISSIVE
+    with pytest.raises(InvalidConfig, match="own_colonel"):
+        SandboxBuilder().isolate(["own colonel"]).policy()
 
 
 def test_what_makes_no_sense_is_an_error() -> None:

@@ -10,10 +10,12 @@ import pytest
 from ringfence.audit.journal import Journal
 from ringfence.errors import CommandNotAllowed, Internal, InvalidConfig, PathAccessDenied, PermissionDenied, SpawnFailed
 from ringfence.manager.pipeline import Pipeline, check_form
+from ringfence.policy import decide as module
 from ringfence.values.grant import Grant
 from ringfence.values.limits import Limits
 from ringfence.values.outcome import Exited, Refused, Result
 from ringfence.values.request import Request
+from ringfence.values.verdict import Decision
 from tests.support.fakes import FakeBox
 
 
@@ -29,7 +31,7 @@ class Bench:
         self.box = FakeBox(self.grant)
         self.acquired = 0
 
-    async def acquire(self) -> FakeBox:
+    async def acquire(self, _: object = None) -> FakeBox:
         self.acquired += 1
         return self.box
 
@@ -100,6 +102,31 @@ def test_a_blacklisted_directory_inside_is_refused_and_is_not_without_the_rule(t
         bench = Bench(tmp_path / str(number), denied=denied)
         (bench.workspace / "secret").mkdir()
         assert isinstance(bench.run("pwd", cwd=Path("secret")).ending, Refused) is bool(denied)
+
+
+@pytest.mark.req("C12")
+def test_what_was_allowed_is_not_judged_anew_and_everything_else_is(
+    bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    judged: list[str | None] = []
+
+    def decide(request: Request, *parts: Any, **named: Any) -> Decision:
+        judged.append(request.command)
+        return module.decide(request, *parts, **named)
+
+    monkeypatch.setattr("ringfence.manager.pipeline.decide", decide)
+    pipeline = Pipeline(bench.grant, bench.journal, bench.acquire)
+
+    async def main() -> list[Result]:
+        runs = [("pwd", None), ("pwd", None), ("echo", None), ("pwd", tmp_path), ("pwd", tmp_path), ("pwd", None)]
+        return [await pipeline.run(Request(command=command, cwd=cwd)) for command, cwd in runs]
+
+    results = asyncio.run(main())
+    bench.journal.close()
+
+    assert judged == ["pwd", "echo", "pwd", "pwd"]
+    assert [result.blocked for result in results] == [False, False, False, True, True, False]
+    assert [line["verdict"] for line in bench.lines] == ["allow", "allow", "allow", "deny", "deny", "allow"]
 
 
 @pytest.mark.parametrize("cwd", ["sub", "/workspace/sub", "/workspace/sub/../sub", "./sub"])

@@ -62,7 +62,7 @@ class Bench:
         self.judge = Judge(terms=terms, who=self.reporting.who, **judge)
         self.pipeline = Pipeline(self.grant, self.journal, self._acquire, self.judge, self.reporting)
 
-    async def _acquire(self) -> FakeBox:
+    async def _acquire(self, _: object = None) -> FakeBox:
         return self.box
 
     def run(self, *commands: str, **parts: Any) -> None:

@@ -80,6 +80,7 @@ BLOCKS = st.fixed_dictionaries(
         "denied_domains": subsets("*.internal.*", "10.*"),
         "supported_languages": subsets(*LANGUAGES),
         "requires": subsets("network_off", "own_kernel"),
+        "isolated": subsets("own_loopback", "own_kernel"),
         "validation": st.fixed_dictionaries({"strictness": st.sampled_from(["permissive", "normal", "strict"])}),
         "approvals": st.fixed_dictionaries(
             {},
@@ -110,6 +111,7 @@ def test_a_tightening_layer_never_widens(earlier: dict[str, Any], later: dict[st
     ):
         assert name not in said or getattr(two, field) <= getattr(one, field)
     assert alone.requires <= both.requires
+    assert alone.isolated <= both.isolated
     assert set(alone.hidden) <= set(both.hidden)
     for mine, theirs in ((alone.read, both.read), (alone.write, both.write)):
         if mine is not None:

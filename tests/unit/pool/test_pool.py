@@ -822,3 +822,33 @@ def test_nobody_waits_for_more_ready_members_than_there_will_be() -> None:
                 await pool.wait_ready(3)
 
     run(main())
+
+
+# --- opened without a member ------------------------------------------------------------------------------------------
+
+
+def test_an_opened_pool_makes_nothing_before_somebody_asks_and_keeps_some_ready_from_then_on() -> None:
+    async def main() -> None:
+        maker = Maker()
+        pool = Pool(maker, PoolConfig(min_instances=2, max_instances=4))
+        assert pool.open() and not pool.open()
+        await settle(1000)
+        assert maker.made == []
+        pool.discard(await pool.take())
+        await pool.wait_ready()
+        assert pool.state().idle == 2
+        await pool.stop()
+        with pytest.raises(PoolExhausted):
+            pool.open()
+
+    run(main())
+
+
+def test_a_pool_that_was_never_opened_can_be_stopped() -> None:
+    async def main() -> None:
+        pool = Pool(Maker(), PoolConfig())
+        await pool.drain()
+        await pool.stop()
+        assert pool.state().members == 0
+
+    run(main())

@@ -7,8 +7,12 @@ from typing import Annotated, Any
 import typer
 
 from ringfence.cli.say import visible
-from ringfence.manager.policing import PolicyEngine
+from ringfence.errors import InvalidConfig
+from ringfence.languages.registry import find as find_language
+from ringfence.manager.policing import CODE_TOOL, SHELL_TOOL, PolicyEngine
+from ringfence.policy.isolation import RULE
 from ringfence.values.request import Request
+from ringfence.values.risk import Routed
 from ringfence.values.verdict import Decision, Reason, Verdict
 
 CODES = {Verdict.ALLOW: 0, Verdict.ASK: 10, Verdict.DENY: 11}
@@ -28,13 +32,19 @@ def check(
     ],
     policy: Annotated[Path | None, typer.Option(metavar="FILE", help="The policy to ask.")] = None,
     role: Annotated[str | None, typer.Option(metavar="NAME", help="The role that the agent has.")] = None,
-    tool: Annotated[str, typer.Option(metavar="NAME", help="The tool that would run it.")] = "shell_exec",
+    tool: Annotated[
+        str | None, typer.Option(metavar="NAME", help="The tool that would run it; default: shell_exec, or code_run.")
+    ] = None,
+    language: Annotated[
+        str | None,
+        typer.Option("--language", "-l", metavar="NAME", help="It is code in this language: python, js, ts, bash, ..."),
+    ] = None,
     workspace: Annotated[
         Path | None, typer.Option("--workspace", "-w", metavar="DIR", help="Where it would run; default: here.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Say what would be decided about a command, without running it.
+    """Say what would be decided about a command or a piece of code, and where it would go, without running it.
 
     Exits with 0 if it may run, 10 if a person has to be asked, 11 if it is refused.
 
@@ -43,12 +53,24 @@ def check(
         ringfence check --policy policy.yaml -- "rm -rf build && make"
 
         ringfence check --policy policy.yaml --role data_analyst --json -- git push
+
+        ringfence check --policy policy.yaml --language python "eval(input())"
     """
     engine = PolicyEngine.from_files(project=policy)
-    request = Request(command=command[0]) if len(command) == 1 else Request(argv=tuple(command))
-    decision = engine.decide(request, tool, role, workspace=(workspace or Path.cwd()).resolve())
+    name = find_language(language).name if language is not None else None
+    tool = tool or (SHELL_TOOL if name is None else CODE_TOOL)
+    request = _request(command, name)
+    decision = engine.decide(request, tool, role, language=name, workspace=(workspace or Path.cwd()).resolve())
     print(json.dumps(as_object(decision)) if as_json else shown(decision), end="\n")
     raise typer.Exit(CODES[decision.verdict])
+
+
+def _request(words: list[str], language: str | None) -> Request:
+    if language is None:
+        return Request(command=words[0]) if len(words) == 1 else Request(argv=tuple(words))
+    if len(words) != 1:
+        raise InvalidConfig("with --language there is one argument, the code", hint="quote it")
+    return Request(code=words[0], language=language)
 
 
 def as_object(decision: Decision) -> dict[str, Any]:
@@ -57,6 +79,7 @@ def as_object(decision: Decision) -> dict[str, Any]:
         "verdict": decision.verdict.name.lower(),
         "sentence": decision.sentence,
         "command": decision.text,
+        "route": None if decision.routed is None else _route(decision.routed),
         "votes": [
             {
                 "verdict": vote.verdict.name.lower(),
@@ -72,6 +95,16 @@ def as_object(decision: Decision) -> dict[str, Any]:
     }
 
 
+def _route(routed: Routed) -> dict[str, Any]:
+    return {
+        "to": routed.route.name.lower(),
+        "why": routed.why,
+        "needs": sorted(routed.needs),
+        "source": routed.source,
+        "line": routed.line,
+    }
+
+
 def shown(decision: Decision) -> str:
     """The decision for a person: the verdict, then each vote below the text that it is about."""
     word = typer.style(decision.verdict.name.lower(), fg=_COLOURS[decision.verdict], bold=True)
@@ -83,7 +116,17 @@ def shown(decision: Decision) -> str:
         lines += ["", *_vote(vote, decision.text)]
     if len(votes) > _VOTES_SHOWN:
         lines += ["", f"  ... and {len(votes) - _VOTES_SHOWN} more votes; --json gives all"]
+    if decision.routed is not None:
+        lines += ["", *_goes(decision.routed)]
     return "\n".join(lines)
+
+
+def _goes(routed: Routed) -> list[str]:
+    head = typer.style("wall ", fg=typer.colors.CYAN)
+    lines = [f"  {head} {visible(routed.why)}"]
+    if routed.needs:
+        lines.append(f"        it needs, beyond what is required anyway: {', '.join(sorted(routed.needs))}")
+    return [*lines, f"        rule: {RULE} at {visible(routed.source)}:{routed.line}"]
 
 
 def _vote(vote: Reason, text: str) -> list[str]:

@@ -106,16 +106,17 @@ def _show(report: Report) -> None:
     for check in report.checks:
         checks.add_row("[green]yes[/]" if check.ok else "[red]no[/]", check.name, check.found, check.hint)
     console.print(checks)
-    walls = Table("guarantee", title="Walls, strongest first", title_justify="left")
-    for wall in report.walls:
+    walls = Table("guarantee", title="Walls that can be had here", title_justify="left")
+    usable = [wall for wall in report.walls if wall.usable]
+    for wall in usable:
         walls.add_column(wall.name + (" (default)" if wall.default else ""), justify="center")
     for guarantee in Guarantee:
-        marks = ["[green]yes[/]" if guarantee in wall.guarantees else "[dim]-[/]" for wall in report.walls]
+        marks = ["[green]yes[/]" if guarantee in wall.guarantees else "[dim]-[/]" for wall in usable]
         walls.add_row(guarantee.value, *marks)
     console.print(walls)
     for wall in report.walls:
         if wall.missing:
-            console.print(f"[bold]{wall.name}[/]: {wall.missing}. {wall.hint}", highlight=False)
+            console.print(f"[bold]{wall.name}[/] cannot be had: {wall.missing}. {wall.hint}", highlight=False)
     if report.healthy:
         console.print("[green]A plain command runs behind the full wall here.[/]")
     else:

@@ -63,6 +63,8 @@ def _show_tool(name: str, found: dict[str, Any], *, alone: bool) -> None:
         value = setting["value"]
         text = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
         print(f"  {key}: {visible(text)}   {typer.style('# ' + visible(setting['at']), dim=True)}")
+    if found["isolates"]:
+        print(f"  isolated is {visible(found['isolates'])}")
     for text in found["notes"]:
         print(f"  note: {visible(text)}")
 

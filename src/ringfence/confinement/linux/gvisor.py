@@ -144,6 +144,7 @@ def _description(view: View) -> dict[str, Any]:
     mounts = [
         {"destination": "/proc", "type": "proc", "source": "proc"},
         {"destination": "/dev", "type": "tmpfs", "source": "tmpfs"},
+        {"destination": "/dev/net", "type": "tmpfs", "source": "tmpfs", "options": ["mode=0", "size=4k"]},  # tunnels
         {"destination": "/dev/shm", "type": "tmpfs", "source": "tmpfs", "options": ["mode=1777", size]},
         {"destination": "/tmp", "type": "tmpfs", "source": "tmpfs", "options": ["mode=1777", size]},
         {"destination": _DIRECTORY, "type": "tmpfs", "source": "tmpfs", "options": ["mode=755", "size=1m"]},

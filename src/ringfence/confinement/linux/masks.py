@@ -274,7 +274,11 @@ class _Finder:
 
 
 class _Placeholders:
-    """Makes them: all are links to the first, because a link costs a twentieth of a new file."""
+    """Makes them: sockets are all links to the first, because a link costs a twentieth of a new file.
+
+    Files are not: whoever wrote into one of them, such as a box in a directory that he may write to, would have written
+    into all.
+    """
 
     def __init__(self, kind: int) -> None:
         self._kind = kind
@@ -292,7 +296,7 @@ class _Placeholders:
             return
         os.mknod(name, self._kind, dir_fd=parent)
         os.utime(name, (_MARK_SECONDS, _MARK_SECONDS), dir_fd=parent, follow_symlinks=False)
-        if self._first is None:
+        if self._first is None and self._kind == stat.S_IFSOCK:
             self._first = os.dup(parent), name
 
     def _link(self, directory: int, first: str, parent: int, name: str) -> bool:

@@ -82,6 +82,8 @@ class HelperBox:
         self.wall = wall
         self.audit = audit
         self._loop = asyncio.get_running_loop()
+        self._nothing = os.open("/dev/null", os.O_RDONLY | os.O_CLOEXEC)
+        """The input of commands that have none."""
         self._control = Control(around.control)
         self._spawner = Spawner(self._control, setting, around.owner)
         self._results = Results(grant.limits, holder, wall, audit)
@@ -172,6 +174,7 @@ class HelperBox:
         if self._shell is not None:
             self._shell.close()
         self._control.close()
+        os.close(self._nothing)
         if self._results.supervision is not None:
             self._results.supervision.close()
         self._around.let_go()
@@ -342,13 +345,11 @@ class HelperBox:
         """Ask PID 1 to start the command, or the program that a shell would become; also our end of its stdin (-1 if it
         has none)."""
         with ExitStack() as theirs, ExitStack() as undo:
-            stdin = -1
-            if request.stdin is None:
-                inputs = os.open("/dev/null", os.O_RDONLY | os.O_CLOEXEC)
-            else:
+            inputs, stdin = self._nothing, -1
+            if request.stdin is not None:
                 inputs, stdin = self._spawner.pipe()
                 undo.callback(os.close, stdin)
-            theirs.callback(os.close, inputs)
+                theirs.callback(os.close, inputs)
             outputs, ends = self._spawner.outputs(theirs)
             for descriptor in outputs:
                 undo.callback(os.close, descriptor)
@@ -471,6 +472,7 @@ class HelperBox:
         timers: list[Watch | asyncio.TimerHandle] = []
         # Whoever feeds its input owns the pipe from its first step on, for which the event loop is needed.
         if request.stdin is not None or not self._is_over_at_once(work):
+            work.hear_out()
             stop = partial(self._stop, work)
             timers.append(Watch(self._holder, self._grant.limits, self._roots, self._control.first_pid, stop))
             timers.append(self._loop.call_later(self._timeout(request), self._stop, work, Limit.WALL))

@@ -64,6 +64,8 @@ class Context:
             Reader(descriptor, stream, _nowhere(), None, _nothing, _ignore)
             for stream, descriptor in zip(Stream, outputs, strict=True)
         )
+        for reader in self.readers:
+            reader.listen()
         self.calls = 0
         self.pid = 0
         """As our own pid namespace names it, by the kernel's word; 0 if it is not known yet."""

@@ -53,6 +53,8 @@ class BoxProcess:
             for stream, descriptor in zip(Stream, outputs, strict=True)
             if descriptor >= 0
         ]
+        for reader in self._readers:
+            reader.listen()
         job.ended.add_done_callback(self._on_ended)
 
     def watch(self, holder: Holder, roots: tuple[str, ...]) -> None:

@@ -26,6 +26,8 @@ class Spawner:
         self._control = control
         self._setting = setting
         self._owner = owner
+        self._usual_env = _last_of_each((*setting.env, f"PWD={setting.cwd}"))
+        """The variables of a command that asks for nothing else."""
 
     def start(
         self, argv: list[str], request: Request, descriptors: list[int], terminal: tuple[int, int] | None = None
@@ -36,10 +38,12 @@ class Spawner:
             SpawnFailed: it is longer than a box takes.
             Internal: the box is gone.
         """
-        cwd = self._setting.cwd if request.cwd is None else os.fspath(request.cwd)
-        env = (*self._setting.env, f"PWD={cwd}", *(f"{name}={value}" for name, value in request.env))
+        cwd, env = self._setting.cwd, self._usual_env
+        if request.cwd is not None or request.env:
+            cwd = cwd if request.cwd is None else os.fspath(request.cwd)
+            env = _last_of_each((*env, f"PWD={cwd}", *(f"{name}={value}" for name, value in request.env)))
         try:
-            return self._control.start(command_words(cwd, argv, _last_of_each(env)), descriptors, terminal=terminal)
+            return self._control.start(command_words(cwd, argv, env), descriptors, terminal=terminal)
         except OSError as fault:
             if fault.errno == errno.E2BIG:
                 raise SpawnFailed(argv[0], os.strerror(errno.E2BIG), hint=_HINTS[errno.E2BIG]) from fault

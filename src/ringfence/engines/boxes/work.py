@@ -43,12 +43,18 @@ class Work:
         stop: Callable[["Work", Limit], None],
         fail: Callable[["Work", BaseException], None],
     ) -> None:
-        """Read the two streams as they come. Takes the descriptors over."""
+        """Read the two streams, at the latest when it is over; as they come, from `hear_out` on. Takes the descriptors
+        over."""
         for stream, descriptor in zip(Stream, outputs, strict=True):
             capture = Capture(limit_bytes, request.overflow)
             over, fault = partial(stop, self, Limit.OUTPUT), partial(fail, self)
             self.captures.append(capture)
             self.readers.append(Reader(descriptor, stream, capture, request.on_output, over, fault))
+
+    def hear_out(self) -> None:
+        """It takes longer than a moment: have its streams read as they come."""
+        for reader in self.readers:
+            reader.listen()
 
     def listen_to(
         self,

@@ -62,6 +62,8 @@ class Plan:
     """By which runtime; empty for the daemon's default."""
     is_carried: bool = False
     """Whether our way in is its stdin and stdout, because nothing else leads into it."""
+    empty: tuple[str, ...] = ()
+    """Directories that the runtime brings along and that have to be empty."""
     own_processes: int = 1
     """How many of the runtime's and of our own count like those of the box."""
     for_podman: bool = False
@@ -164,6 +166,7 @@ def _memory_file_systems(plan: Plan) -> dict[str, str]:
     if any(mount.target.startswith(f"{PINS}/") for mount in plan.mounts):
         # Where the image's root is the box's own user, only what is read-only stays closed to it.
         out[PINS] = f"{'rw' if plan.becomes is None else 'ro'},{_NOBODY_S}"
+    out |= {place: f"ro,{_NOBODY_S}" for place in plan.empty}
     out |= {"/tmp": anybody_s, "/var/tmp": anybody_s, HOME: own}
     taken = {mount.target for mount in plan.mounts}
     return {place: options for place, options in out.items() if place not in taken}

@@ -94,12 +94,17 @@ class DockerEngine:
         """What the daemon said of itself; asked again when a box could not be made."""
 
     async def open(self, grant: Grant) -> HelperBox:
-        async with Daemon(self._settings.url) as daemon:
-            try:
-                return await self._open_for(daemon, grant)
-            except InitializationFailed:
+        box: HelperBox | None = None
+        try:
+            async with Daemon(self._settings.url) as daemon:
+                box = await self._open_for(daemon, grant)
+        except BaseException as fault:
+            if isinstance(fault, InitializationFailed):
                 self._about = None
-                raise
+            if box is not None:  # made, and then we were cancelled, or the daemon failed, on the way out
+                await box.close()
+            raise
+        return box
 
     async def _open_for(self, daemon: Daemon, grant: Grant) -> HelperBox:
         about = await self._meet(daemon)

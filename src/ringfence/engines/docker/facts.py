@@ -1,23 +1,29 @@
 """What `doctor` says about Docker: whether a daemon answers, is new enough, and has the image.
 
 Asked with the standard library alone and a short deadline, so that a report works without the extra, and beside a
-daemon that hangs.
+daemon that hangs. A runtime that claims to bring a kernel is tried out: only a box can say on which kernel it is.
 """
 
+import asyncio
 import http.client
 import json
+import os
+import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 from ringfence.engines.docker.address import connect
 from ringfence.engines.docker.daemon import OLDEST, About, parse_version
-from ringfence.engines.docker.engine import guarantees_of
+from ringfence.engines.docker.engine import DockerEngine, guarantees_of
 from ringfence.engines.docker.identity import rootless_identity
 from ringfence.engines.docker.runtimes import WALLS, Kernel, choose_runtime, kernel_of, own_kernels
-from ringfence.engines.docker.settings import read_docker_settings
-from ringfence.errors import InitializationFailed, InvalidConfig
+from ringfence.engines.docker.settings import DockerSettings, read_docker_settings
+from ringfence.errors import InitializationFailed, InvalidConfig, RingfenceError
+from ringfence.values.grant import Grant
 from ringfence.values.guarantee import Guarantee
 
 _SECONDS = 2.0
@@ -66,17 +72,33 @@ def docker_facts(environ: Mapping[str, str]) -> tuple[DockerFact, ...]:
             return (DockerFact("docker", missing=fault.message, hint=fault.hint),)
     return (
         _fact("docker", about, settings.runtime),
-        *(_own_kernel_fact(about, kernel) for kernel in (Kernel.GVISOR, Kernel.MACHINE)),
+        *(_own_kernel_fact(settings, about, kernel) for kernel in (Kernel.GVISOR, Kernel.MACHINE)),
     )
 
 
-def _own_kernel_fact(about: About, kernel: Kernel) -> DockerFact:
+def _own_kernel_fact(settings: DockerSettings, about: About, kernel: Kernel) -> DockerFact:
     found = next((each for each in own_kernels(about) if kernel_of(each) is kernel), None)
     if found is None:
         have = ", ".join(each.name for each in about.runtimes)
         hint = f"only for {kernel}: docs/docker.md says how to register a runtime"
         return DockerFact(WALLS[kernel], missing=f"the daemon has no such runtime, only {have}", hint=hint)
-    return _fact(WALLS[kernel], about, found.name)
+    fact = _fact(WALLS[kernel], about, found.name)
+    if fact.missing:
+        return fact
+    with ThreadPoolExecutor(1) as apart:  # whoever asks may have an event loop already
+        fault = apart.submit(asyncio.run, _try_out(replace(settings, runtime=found.name))).result()
+    return fact if fault is None else DockerFact(fact.name, missing=fault.message, hint=fault.hint)
+
+
+async def _try_out(settings: DockerSettings) -> RingfenceError | None:
+    with tempfile.TemporaryDirectory(prefix="ringfence-docker-probe-") as empty:
+        grant = Grant(workspace=Path(os.path.realpath(empty)), requires=frozenset({Guarantee.OWN_KERNEL}))
+        try:
+            box = await DockerEngine(settings).open(grant)
+        except RingfenceError as fault:
+            return fault
+        await box.close()
+    return None
 
 
 def _fact(name: str, about: About, asked: str | None) -> DockerFact:

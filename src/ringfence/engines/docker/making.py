@@ -40,6 +40,8 @@ from ringfence.values.request import Request, Stream
 _GVISOR_PROCESSES = 2048
 """Threads of gVisor itself, and those in which guest code runs, several for each of its processes. Inside, gVisor holds
 the box to its own number."""
+_GVISOR_DEVICES = ("/dev/net",)
+"""It makes tunnels of its own; nobody needs them where there is no network."""
 _BOOT_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _T = TypeVar("_T")
 
@@ -167,10 +169,8 @@ def _prove(order: Order, pid: int, wanted: Mapping[str, tuple[str, str, bool]], 
 
 
 def _plan(order: Order, mounts: tuple[Mount, ...], profile: str, box_id: str) -> Plan:
+    is_gvisor = order.runtime.kernel is Kernel.GVISOR
     who = order.identity
-    own_processes = 1  # our first process
-    if order.runtime.kernel is Kernel.GVISOR:
-        own_processes += _GVISOR_PROCESSES
     return Plan(
         image=order.image,
         uid=who.named.uid,
@@ -182,7 +182,8 @@ def _plan(order: Order, mounts: tuple[Mount, ...], profile: str, box_id: str) ->
         cores=order.grant.cores,
         runtime=order.runtime.name,
         is_carried=order.runtime.has_own_kernel,
-        own_processes=own_processes,
+        empty=_GVISOR_DEVICES if is_gvisor else (),
+        own_processes=1 + (_GVISOR_PROCESSES if is_gvisor else 0),  # our first process counts too
         labels=((MANAGER_LABEL, own_name()), (BOX_LABEL, box_id)),
         for_podman=order.about.is_podman,
     )

@@ -23,7 +23,7 @@ from dataclasses import replace
 from ringfence.confinement.base import Prepared, StandIn, View
 from ringfence.engines.boxes import helper
 from ringfence.engines.boxes.protocol import Kind, pack_header
-from ringfence.engines.boxes.waiting import wait_child, wait_readable
+from ringfence.engines.boxes.waiting import wait_child, wait_readable, wait_through_cancel
 from ringfence.engines.docker.mounts import Sources, closed_parents
 from ringfence.errors import InitializationFailed
 
@@ -77,8 +77,10 @@ class Stage:
         await wait_child(self._guardian)
 
     async def take_down(self) -> None:
+        """Also if we are cancelled meanwhile: nobody else would wait for the guardian."""
         self.let_go()
-        await self.wait_gone()
+        if await wait_through_cancel(asyncio.ensure_future(self.wait_gone())):
+            raise asyncio.CancelledError
 
 
 def check_helper() -> None:
@@ -137,7 +139,8 @@ async def build(
 async def _wait_built(stage: Stage, complaints: int) -> None:
     """Wait until the guardian's child has mounted what there is to mount; take all of it down if it could not."""
     try:
-        said = await asyncio.wait_for(_read_to_end(complaints), _BUILD_SECONDS)
+        async with asyncio.timeout(_BUILD_SECONDS):
+            said = await _read_to_end(complaints)
     except TimeoutError:
         said = f"it took more than {_BUILD_SECONDS:g} s"
     except BaseException:

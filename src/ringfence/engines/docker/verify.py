@@ -22,6 +22,9 @@ _NETWORK_FILES = ("/etc/hostname", "/etc/hosts", "/etc/resolv.conf")
 """The daemon puts its own over these; they belong to root inside."""
 _KERNEL = ("/dev", "/proc", "/sys")
 NAMESPACES = ("net", "ipc", "uts", "mnt", "cgroup")
+_SAME_MACHINE = "the daemon has to run on this machine, in a pid namespace that we can see"
+_ROOT_S = re.compile(r"^Uid:\t0\t0\t0\t0$", re.MULTILINE)
+"""In /proc/PID/status. Whose the directory is says nothing: one that may not be traced is root's there."""
 _ESCAPE = re.compile(rb"\\([0-7]{3})")
 
 
@@ -85,21 +88,15 @@ def prove(
     Raises:
         InitializationFailed: something is not as ordered, or cannot be looked at.
     """
-    try:
-        status = Path(f"/proc/{pid}/status").read_text()
-        table = Path(f"/proc/{pid}/mountinfo").read_text(errors="surrogateescape")
-    except OSError as fault:
-        raise InitializationFailed(
-            f"the container's first process cannot be looked at ({fault.strerror})",
-            hint="the daemon has to run on this machine, in a pid namespace that we can see",
-        ) from fault
-    check_process(status, uid, gid)
-    check_mounts(parse_mountinfo(table), wanted, memory)
+    first = "the container's first process"
+    check_process(_look(pid, "status", first), uid, gid)
+    table = parse_mountinfo(_look(pid, "mountinfo", first))
+    check_mounts(table, wanted, memory)
     check_namespaces(pid, namespaces, must_see=own_users is not None)
     if own_users is not None:
         check_users(pid, own_users, (uid, gid))
         check_routes(pid)
-        check_unwritable(parse_mountinfo(table), wanted, memory)
+        check_unwritable(table, wanted, memory)
 
 
 def expected(mounts: Iterable[Mount]) -> dict[str, tuple[str, str, bool]]:
@@ -116,15 +113,8 @@ def prove_gvisor(pid: int, container: str, wanted: Mapping[str, tuple[str, str, 
     Raises:
         InitializationFailed: something is not as ordered, or cannot be looked at.
     """
-    gofer = _gofer(container)
-    try:
-        table = Path(f"/proc/{gofer}/mountinfo").read_text(errors="surrogateescape")
-    except OSError as fault:
-        raise InitializationFailed(
-            f"what gVisor shows to the container cannot be looked at ({fault.strerror})",
-            hint="the daemon has to run on this machine, in a pid namespace that we can see",
-        ) from fault
-    top = {mounted.point: mounted for mounted in parse_mountinfo(table)}
+    table = parse_mountinfo(_look(_gofer(container), "mountinfo", "what gVisor shows to the container"))
+    top = {mounted.point: mounted for mounted in table}
     _check_places(top, wanted)
     _check_unasked(top, wanted, ())
     check_namespaces(pid, ("net", "mnt"))
@@ -136,12 +126,23 @@ def _gofer(container: str) -> int:
         with suppress(OSError):
             program, *words = Path(f"/proc/{name}/cmdline").read_text(errors="replace").split("\0")
             is_its = program == "runsc-gofer" and any(word.endswith(container) for word in words)
-            if is_its and os.stat(f"/proc/{name}").st_uid == 0:
+            if is_its and _ROOT_S.search(Path(f"/proc/{name}/status").read_text()):
                 return int(name)
     raise InitializationFailed(
-        "the process through which gVisor reaches the container's files is not to be seen",
-        hint="the daemon has to run on this machine, in a pid namespace that we can see",
+        "the process through which gVisor reaches the container's files is not to be seen", hint=_SAME_MACHINE
     )
+
+
+def _look(pid: int, file: str, whom: str) -> str:
+    """What the kernel says of a process.
+
+    Raises:
+        InitializationFailed: it cannot be asked.
+    """
+    try:
+        return Path(f"/proc/{pid}/{file}").read_text(errors="surrogateescape")
+    except OSError as fault:
+        raise InitializationFailed(f"{whom} cannot be looked at ({fault.strerror})", hint=_SAME_MACHINE) from fault
 
 
 def check_mounts(table: Iterable[Mounted], wanted: Mapping[str, tuple[str, str, bool]], memory: Iterable[str]) -> None:

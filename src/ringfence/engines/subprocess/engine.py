@@ -172,6 +172,8 @@ class _Running:
             except OSError as fault:
                 raise SpawnFailed(argv[0], fault.strerror or "unknown") from fault
             ours.pop_all()
+        for reader in self.readers:
+            reader.listen()
         self._pidfd = os.pidfd_open(self._process.pid)
         self._loop.add_reader(self._pidfd, self._settle)
         self._feeder = self._loop.create_task(feed(stdin, request.stdin)) if request.stdin is not None else None

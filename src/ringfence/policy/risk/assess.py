@@ -15,12 +15,13 @@ Four rules keep the advice honest:
 What this does not protect against: anything. Code can put together names that appear nowhere in its text.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from ringfence.policy.risk import findings as limits
 from ringfence.policy.risk.findings import Findings
 from ringfence.policy.risk.javascript import assess_javascript, assess_jsx, assess_tsx, assess_typescript
+from ringfence.policy.risk.patterns.shell import ASSIGNMENT, LOADER_VARIABLES
 from ringfence.policy.risk.python import assess_python
 from ringfence.policy.risk.shell import assess_shell, read_facts
 from ringfence.values.facts import Facts
@@ -55,11 +56,13 @@ _ALIASES: Final[dict[str, str]] = {
 LANGUAGES: Final = tuple(_ASSESSORS)
 
 
-def assess(language: str, code: str) -> Assessment:
-    """How risky this code looks. Always answers; never SAFE where it does not know."""
+def assess(language: str, code: str, variables: Iterable[str] = ()) -> Assessment:
+    """How risky this code looks, with these variables set for it. Always answers; never SAFE where it does not know."""
     given = language.strip().lower()
     name = _ALIASES.get(given, given)
     found = Findings()
+    for variable in variables:
+        found.add(f"{variable}=", LOADER_VARIABLES.get(variable, ASSIGNMENT), 1, 1)
     assessor = _ASSESSORS.get(name)
     if assessor is None:
         found.add("unknown language", limits.UNKNOWN_LANGUAGE, 1, 1)
