@@ -62,6 +62,7 @@ def effective(policies: Iterable[Policy], tool: str, role: str | None = None) ->
         _tighten(merged, block, policy)
         # The first, most trusted file may set the risk of a tool anew; those after it only raise it.
         merged.block.setdefault("risk_level", _default_risk(tool))
+        merged.said.add("risk_level")
     merged.block.setdefault("risk_level", _default_risk(tool))
     return Terms(tool=tool, role=role, settings=merged.block, notes=tuple(merged.notes))
 
