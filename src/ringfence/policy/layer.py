@@ -56,11 +56,13 @@ def effective(policies: Iterable[Policy], tool: str, role: str | None = None) ->
         _check_known(role, known_roles(layers), "role")
     merged = _Merged()
     for policy in layers:
-        _tighten(merged, block_of(policy, tool, role), policy)
+        block = block_of(policy, tool, role)
+        if "isolated" in block:  # and if it names no mode: that is no invitation to the other files, before or after it
+            block = {"security_mode": _STRICT, **block}
+        _tighten(merged, block, policy)
         # The first, most trusted file may set the risk of a tool anew; those after it only raise it.
         merged.block.setdefault("risk_level", _default_risk(tool))
-        if "isolated" in merged.block:  # it names no mode, which is not to be an invitation to those after it
-            merged.block.setdefault("security_mode", _STRICT)
+        merged.said.add("risk_level")
     merged.block.setdefault("risk_level", _default_risk(tool))
     return Terms(tool=tool, role=role, settings=merged.block, notes=tuple(merged.notes))
 

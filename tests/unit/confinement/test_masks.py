@@ -208,6 +208,20 @@ def test_placeholders_that_are_files_share_nothing_so_that_writing_into_one_writ
     assert len({os.lstat(work.root / name).st_ino for name in names}) == len(names)
 
 
+@pytest.mark.req("B12", "B7")
+def test_sockets_that_a_dead_box_left_give_way_to_files_and_those_of_a_living_one_do_not(work: Workspace) -> None:
+    names = (".bashrc", ".vscode")
+
+    def kinds() -> set[int]:
+        find_masks((str(work.root),), rules=compiled(()), protected=names, as_files=True).close()
+        return {stat.S_IFMT(os.lstat(work.root / name).st_mode) for name in names}
+
+    living = work.masks(protected=names)
+    assert kinds() == {stat.S_IFSOCK}
+    living.close()
+    assert kinds() == {stat.S_IFREG}
+
+
 def test_what_a_dead_box_left_is_recognised_and_not_frozen_as_if_it_were_a_person_s(work: Workspace) -> None:
     work.masks(protected=(".vscode",)).close()
 

@@ -130,7 +130,15 @@ def test_a_file_that_isolates_and_names_no_mode_means_strict_and_later_ones_cann
     assert terms(first).security_mode is SecurityMode.STRICT
     assert terms(first, later).security_mode is SecurityMode.STRICT
     assert "permissive is wider than strict" in terms(first, later).notes[0]
+    assert terms(later, first).security_mode is SecurityMode.STRICT, "a file that isolates nothing cannot say"
     assert terms(first | later).security_mode is SecurityMode.PERMISSIVE, "who isolates may say what is isolated"
+
+
+def test_a_file_between_cannot_give_leave_to_loosen_the_mode_that_the_first_left_out() -> None:
+    between = load_policy("policies: {may_widen: [security_mode], default: {}}", "between.yaml")
+    layers = (policy({"isolated": ["own_kernel"]}), between, policy({"security_mode": "permissive"}))
+
+    assert effective(layers, "code_run").security_mode is SecurityMode.STRICT
 
 
 @pytest.mark.parametrize("said", MODES)

@@ -156,6 +156,13 @@ def test_a_later_layer_cannot_give_itself_the_leave_to_widen() -> None:
     assert effective(layers, "shell_exec").limits(Limits()).memory_bytes == 1024**3
 
 
+@pytest.mark.req("B3")
+def test_a_file_between_cannot_give_leave_to_lower_a_risk_that_the_first_left_as_it_is() -> None:
+    layers = (policy({}), policy({}, may_widen=("risk_level",)), policy({"risk_level": "low"}))
+
+    assert effective(layers, "shell_exec").value("risk_level", None) == "high"
+
+
 def test_a_later_layer_hands_on_the_leave_that_it_has() -> None:
     layers = (policy({"max_memory": "1GB"}, may_widen=("max_memory",)), policy({}), policy({"max_memory": "4GB"}))
 

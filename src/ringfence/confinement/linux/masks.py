@@ -93,14 +93,22 @@ def _lock(root: str) -> int:
         raise PermissionDenied(
             f"cannot look into {root}: {fault.strerror}", hint="give a directory of yours"
         ) from fault
+    try:
+        _share(descriptor, root)
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def _share(descriptor: int, root: str) -> None:
     until = time.monotonic() + _LOCK_SECONDS
     while True:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-            return descriptor
+            return
         except BlockingIOError:
             if time.monotonic() > until:
-                os.close(descriptor)
                 raise PermissionDenied(
                     f"another program holds {root} locked", hint="end it; boxes share a lock on their workspace"
                 ) from None
@@ -118,6 +126,7 @@ class _Finder:
         self._protected = protected
         self._repositories: list[str] = []
         self._how: dict[str, How] = {}
+        self._as_files = as_files
         self._placeholders = _Placeholders(stat.S_IFREG if as_files else stat.S_IFSOCK)
 
     def find(self) -> list[Cover]:
@@ -244,6 +253,8 @@ class _Finder:
             return  # there is no such directory, so nothing reads the name
         try:
             info = _lstat(parent, name)
+            if info is not None and self._is_unfit(info) and self._remove_stale(parent, name):
+                info = None
             if info is None:
                 self._make_placeholder(parent, below, neutral)
             if info is None or is_placeholder(info):
@@ -256,6 +267,21 @@ class _Finder:
         target = self._inside_target(below) if stat.S_ISLNK(info.st_mode) else None
         if target is not None:
             self._how.setdefault(target, How.FREEZE)
+
+    def _is_unfit(self, info: os.stat_result) -> bool:
+        """Whether it is a placeholder of the other kind, over which this wall can put no mount."""
+        return self._as_files and stat.S_ISSOCK(info.st_mode) and is_placeholder(info)
+
+    def _remove_stale(self, parent: int, name: str) -> bool:
+        """Remove what a dead box left, or the agent of one made up; not while another box lives in the workspace."""
+        try:
+            fcntl.flock(self._shared.lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            os.unlink(name, dir_fd=parent)
+        except OSError:
+            return False
+        finally:
+            _share(self._shared.lock, self._root)
+        return True
 
     def _make_placeholder(self, parent: int, below: str, neutral: bytes | None) -> None:
         name = os.path.basename(below)

@@ -12,7 +12,7 @@ How gVisor is called stands in the daemon's settings, not in ours, and some ways
 refused, with the settings that do.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
@@ -62,6 +62,8 @@ _GVISOR_HINT: Final = (
     'register it in the daemon\'s settings as {"runtimes": {"runsc": {"path": "/usr/bin/runsc", "runtimeArgs": '
     '["--network=none", "--directfs=false"]}}}'
 )
+_OFF: Final = ("0", "f", "F", "false", "False", "FALSE")
+"""As Go's programs read a switch that is off."""
 _NATIVE: Final = "or use the native engine with RINGFENCE_PROCESS_SANDBOX=gvisor, which needs no daemon"
 
 
@@ -146,15 +148,23 @@ def _check_gvisor(registered: Registered) -> None:
         raise InitializationFailed(
             f"the runtime {registered.name!r} gives boxes the host's network stack", hint=_GVISOR_HINT
         )
-    if flags.get("host-uds", "none") != "none":
+    if flags.get("host-uds", "none") != "none" or _is_on(flags, "fsgofer-host-uds"):  # which older versions call it
         raise InitializationFailed(
             f"the runtime {registered.name!r} lets boxes connect to sockets of the host", hint=_GVISOR_HINT
+        )
+    if _is_on(flags, "TESTONLY-unsafe-nonroot") or _is_on(flags, "rootless"):
+        raise InitializationFailed(
+            f"the runtime {registered.name!r} leaves gVisor itself unconfined, as its own tests do", hint=_GVISOR_HINT
         )
     if flags.get("platform") == "kvm":
         raise InitializationFailed(
             f"the runtime {registered.name!r} runs gVisor by kvm, which spins for ever on some machines",
             hint=f"leave --platform out, or name systrap; {_GVISOR_HINT}",
         )
+
+
+def _is_on(flags: Mapping[str, str], name: str) -> bool:
+    return flags.get(name, "false") not in _OFF
 
 
 def _flags(arguments: Iterable[str]) -> Iterator[tuple[str, str]]:
