@@ -9,7 +9,7 @@ from typer.main import get_command
 
 COMMANDS: dict[str, str] = {
     "run": "Run a command in a sandbox, and exit as it exits.",
-    "check": "Say what would be decided about a command, without running it.",
+    "check": "Say what would be decided about a command or a piece of code, and where it would go, without running it.",
     "shell": "Open a shell in a sandbox, on this terminal.",
     "workspace": "Shadows of projects: look at what was done in them, commit it, save it, throw it away.",
     "policy": "Check, explain or start a policy file.",
