@@ -166,6 +166,24 @@ def test_a_pipe_or_socket_where_a_protected_file_may_come_is_refused(
     assert os.listdir(tmp_path) == [".bashrc"] and docker.leftovers() == []
 
 
+@pytest.mark.req("A3", "B12")
+@pytest.mark.parametrize(("count", "fits"), [(50, True), (80, False)])
+def test_more_to_hide_than_gvisor_bears_is_refused_in_so_many_words(tmp_path: Path, count: int, *, fits: bool) -> None:
+    for index in range(count):
+        (tmp_path / f"part-{index}").mkdir()
+        (tmp_path / f"part-{index}/.env").write_text("hunter2")
+
+    def look() -> Any:
+        return run(tmp_path, "cat */.env; echo on", denied=("**/.env",), protected=PROTECTED)
+
+    if fits:
+        assert look().stdout == "on\n"
+    else:
+        with pytest.raises(InitializationFailed, match="gVisor bears 230"):
+            look()
+    assert not (tmp_path / ".bashrc").exists()
+
+
 @pytest.mark.req("A4", "B12")
 def test_there_is_no_network_and_nothing_of_the_host_s_kernel(tmp_path: Path) -> None:
     result = run(
