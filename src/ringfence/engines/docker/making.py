@@ -129,7 +129,7 @@ async def _build(daemon: Daemon, order: Order, undo: AsyncExitStack) -> Made:
     mounts = plan(view, staged.sources)
     if order.runtime.kernel is Kernel.GVISOR and len(mounts) > _GVISOR_MOUNTS:
         raise InitializationFailed(
-            f"what is hidden and protected in the workspace takes {len(mounts)} mounts, and gVisor bears {_GVISOR_MOUNTS}",
+            f"what is hidden and protected here takes {len(mounts)} mounts, and gVisor bears {_GVISOR_MOUNTS}",
             hint="give a smaller part of it as the workspace, or use a wall on the host's kernel",
         )
     if order.about.is_podman:
