@@ -621,6 +621,29 @@ def test_what_could_not_be_removed_is_removed_with_the_next_box(bench: Bench) ->
     assert orphan not in dict(docker.labelled()) and debts.owed_to(bench.settings.url) == ()
 
 
+@pytest.mark.req("B7")
+def test_containers_that_cannot_be_removed_hold_up_one_connection_for_one_deadline_and_the_next_not_at_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ringfence.engines.docker.daemon._REMOVE_SECONDS", 0.5)
+
+    async def seconds(url: str) -> float:
+        begin = time.monotonic()
+        async with Daemon(url):
+            pass
+        return time.monotonic() - begin
+
+    async def twice(url: str) -> tuple[float, float]:
+        return await seconds(url), await seconds(url)
+
+    with impostor(tmp_path / "s", lambda connection: None) as hanging:
+        for name in "abcd":
+            debts.owe(hanging.url, name)
+        first, second = asyncio.run(twice(hanging.url))
+
+    assert 0.5 <= first < 1.5 and second < 0.4
+
+
 def test_a_daemon_that_hangs_is_given_up_after_one_deadline_by_all_who_wait(
     bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

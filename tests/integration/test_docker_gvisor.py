@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import stat
 import subprocess
 import time
 from collections.abc import Awaitable, Callable
@@ -138,6 +139,49 @@ def test_a_box_in_a_part_of_another_s_workspace_reaches_no_placeholder_of_the_re
 
     assert "evil" in (part / "new/.git/hooks").read_text()  # it may: the repository is its own
     assert sorted(os.listdir(tmp_path)) == ["part"]
+
+
+@pytest.mark.req("A3", "B7", "B12")
+def test_a_pipe_by_a_name_that_is_hidden_holds_nobody_up_and_cannot_be_opened(tmp_path: Path) -> None:
+    (tmp_path / "part").mkdir()
+    os.mkfifo(tmp_path / "part/.env", 0o666)
+    started = time.monotonic()
+
+    result = run(tmp_path, "cat part/.env; echo x > part/.env; echo on", denied=("**/.env",), protected=PROTECTED)
+
+    assert result.stdout == "on\n" and result.stderr.count("not permitted") == 2
+    assert time.monotonic() - started < 15
+
+
+@pytest.mark.req("A10", "B12")
+@pytest.mark.parametrize("make", [os.mkfifo, lambda path: os.mknod(path, stat.S_IFSOCK)], ids=["pipe", "socket"])
+def test_a_pipe_or_socket_where_a_protected_file_may_come_is_refused(
+    tmp_path: Path, make: Callable[[Path], None]
+) -> None:
+    make(tmp_path / ".bashrc")
+
+    with pytest.raises(InitializationFailed, match=r"\.bashrc is no plain file"):
+        run(tmp_path, "rm .bashrc; echo evil > .bashrc", protected=PROTECTED)
+
+    assert os.listdir(tmp_path) == [".bashrc"] and docker.leftovers() == []
+
+
+@pytest.mark.req("A3", "B12")
+@pytest.mark.parametrize(("count", "fits"), [(50, True), (80, False)])
+def test_more_to_hide_than_gvisor_bears_is_refused_in_so_many_words(tmp_path: Path, count: int, *, fits: bool) -> None:
+    for index in range(count):
+        (tmp_path / f"part-{index}").mkdir()
+        (tmp_path / f"part-{index}/.env").write_text("hunter2")
+
+    def look() -> Any:
+        return run(tmp_path, "cat */.env; echo on", denied=("**/.env",), protected=PROTECTED)
+
+    if fits:
+        assert look().stdout == "on\n"
+    else:
+        with pytest.raises(InitializationFailed, match="gVisor bears 230"):
+            look()
+    assert not (tmp_path / ".bashrc").exists()
 
 
 @pytest.mark.req("A4", "B12")

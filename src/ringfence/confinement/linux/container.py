@@ -10,7 +10,7 @@ import stat
 from dataclasses import replace
 from functools import cache
 
-from ringfence.confinement.base import ContainerFilter, Prepared, View
+from ringfence.confinement.base import ContainerFilter, How, Prepared, View
 from ringfence.confinement.linux import landlock, seccomp
 from ringfence.confinement.linux.host import GIT_ENVIRONMENT, synthetic_etc
 from ringfence.confinement.linux.inside import landlock_words
@@ -26,11 +26,12 @@ def build_container_view(grant: Grant, *, home: str, uid: int, gid: int, own_ker
     """What of the host shows in a container with this grant; makes the placeholders that it needs.
 
     Args:
-        own_kernel: whether it has one. Nothing can be mounted over a socket there, and no socket of the host can be
-            connected to, so that those need no cover.
+        own_kernel: whether it has one. Nothing can be mounted over a socket or a pipe there, and none of the host's can
+            be opened, so that those need no cover.
 
     Raises:
-        InitializationFailed: a box that has none uses the workspace at this moment; their placeholders differ.
+        InitializationFailed: a box that has none uses the workspace at this moment; their placeholders differ. Or what
+            is protected is a socket or a pipe.
     """
     rules = compiled(grant.denied)
     writable = tuple(dict.fromkeys(map(os.fspath, grant.writable_roots)))
@@ -56,9 +57,9 @@ def build_container_view(grant: Grant, *, home: str, uid: int, gid: int, own_ker
     notes = []
     if own_kernel:
         try:
-            view = _without_sockets(view, masks)
+            view = _mountable(view, masks, grant.protected)
         except BaseException:
-            masks.close()
+            masks.give_up()
             raise
     elif not landlock.abi():
         notes.append("this kernel has no Landlock: the mounts stand alone")
@@ -72,26 +73,38 @@ def _is_plain(name: str) -> bool:
     return name.isprintable() and not set(name) & set("*?[\\!# ")
 
 
-def _without_sockets(view: View, masks: Masks) -> View:
+def _mountable(view: View, masks: Masks, protected: tuple[str, ...]) -> View:
+    """Without covers over what bears no mount there: neither a socket nor a pipe of the host can be opened anyway, and
+    gVisor would wait for somebody at the other end of a pipe, for ever.
+
+    Raises:
+        InitializationFailed: one has to be covered all the same, so that nobody puts something else in its place.
+    """
     placeholders = {os.path.join(shared.root, below) for shared in masks.shared for below in shared.placeholders}
     covers = []
     for each in view.covers:
         path = os.path.join(each.root, each.below)
-        if not _is_socket(path):
+        if _bears_a_mount(path):
             covers.append(each)
         elif path in placeholders:
             raise InitializationFailed(
                 f"another box uses {each.root}, and protects {each.below} in a way that a kernel of its own cannot",
                 hint="end that box first, or use the same wall for both",
             )
-    return replace(view, covers=tuple(covers), hidden=tuple(path for path in view.hidden if not _is_socket(path)))
+        elif each.how is not How.HIDE or f"/{each.below}".endswith(tuple(f"/{name}" for name in protected)):
+            raise InitializationFailed(
+                f"{path} is no plain file, and a kernel of its own cannot protect it", hint="remove it"
+            )
+    return replace(view, covers=tuple(covers), hidden=tuple(filter(_bears_a_mount, view.hidden)))
 
 
-def _is_socket(path: str) -> bool:
+def _bears_a_mount(path: str) -> bool:
+    """Also what has gone, or is a device: about those, whoever makes the mounts complains."""
     try:
-        return stat.S_ISSOCK(os.lstat(path).st_mode)
+        mode = os.lstat(path).st_mode
     except OSError:
-        return False
+        return True
+    return not stat.S_ISSOCK(mode) and not stat.S_ISFIFO(mode)
 
 
 def container_filter(

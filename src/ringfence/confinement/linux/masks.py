@@ -23,6 +23,7 @@ import os
 import stat
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from ringfence.confinement.base import Cover, How, Shared
@@ -53,6 +54,15 @@ class Masks:
         for shared in self.shared:
             shared.close()
 
+    def give_up(self) -> None:
+        """There will be no box, and so no launcher: remove the placeholders here, unless another box shares them."""
+        for shared in self.shared:
+            with suppress(OSError):
+                fcntl.flock(shared.lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                for below in shared.placeholders:
+                    _remove_below(shared.lock, below)
+        self.close()
+
 
 def find_masks(
     roots: tuple[str, ...],
@@ -80,7 +90,7 @@ def find_masks(
             own = tuple(path.removeprefix(f"{root}/") for path in frozen if path.startswith(f"{root}/"))
             masks.covers += _Finder(shared, rules, (*protected, *own), as_files=as_files).find()
     except BaseException:
-        masks.close()
+        masks.give_up()
         raise
     return masks
 
@@ -365,6 +375,17 @@ def _open_beneath(root: int, directory: str) -> int:
             os.close(descriptor)
         descriptor = deeper
     return descriptor
+
+
+def _remove_below(root: int, below: str) -> None:
+    directory, name = os.path.split(below)
+    parent = _open_beneath(root, directory)
+    try:
+        info = _lstat(parent, name)
+        if info is not None and is_placeholder(info):
+            os.unlink(name, dir_fd=parent)
+    finally:
+        os.close(parent)
 
 
 def _lstat(parent: int, name: str) -> os.stat_result | None:

@@ -130,8 +130,7 @@ class Daemon:
             return
         try:
             if fault is None:  # so that it answers
-                for container in debts.owed_to(self._url):
-                    await self.remove(container)
+                await asyncio.gather(*map(self._remove_owed, debts.due_to(self._url)))
         finally:
             client, self._client = self._client, None
             await client.close()
@@ -236,9 +235,13 @@ class Daemon:
                 async with asyncio.timeout(self._seconds):
                     await order()
 
-    async def remove(self, container: str) -> None:
-        """Have it gone, whatever it does. Never raises: what is left is removed over the next connection, or found by
-        the next manager."""
+    async def _remove_owed(self, container: str) -> None:
+        if not await self.remove(container):
+            debts.put_off(self._url, container)
+
+    async def remove(self, container: str) -> bool:
+        """Have it gone, whatever it does; whether the daemon answered. Never raises: what is left is removed over the
+        next connection, or found by the next manager."""
         import aiodocker
 
         debts.owe(self._url, container)
@@ -250,6 +253,8 @@ class Daemon:
             except aiodocker.DockerError as fault:
                 if fault.status in (404, 409):  # there is none, or it is being removed
                     debts.settle(self._url, container, was_there=fault.status == 409)
+            return True
+        return False
 
     async def labelled(self, label: str) -> tuple[tuple[str, str], ...]:
         """(id, value) of all containers that carry a label."""

@@ -9,8 +9,13 @@ _DOUBT_SECONDS = 60.0
 """How long a daemon that gave no answer may still be making what it was asked for: until then, that there is no such
 container is not the end of it."""
 
+_PAUSE_SECONDS = 30.0
+"""How long one is left alone that a daemon which answers cannot remove: each try costs whoever makes it seconds."""
+
 _owed: dict[str, dict[str, float]] = {}
 """By daemon: containers, by id or name, and until when each may still come to be."""
+_put_off: dict[tuple[str, str], float] = {}
+"""Until when a container of a daemon is left alone."""
 
 
 def owe(url: str, container: str, *, may_come: bool = False) -> None:
@@ -25,7 +30,18 @@ def settle(url: str, container: str, *, was_there: bool) -> None:
     owed = _owed.get(url, {})
     if was_there or owed.get(container, 0.0) <= time.monotonic():
         owed.pop(container, None)
+        _put_off.pop((url, container), None)
 
 
 def owed_to(url: str) -> tuple[str, ...]:
     return tuple(_owed.get(url, ()))
+
+
+def due_to(url: str) -> tuple[str, ...]:
+    """Those that are worth another try."""
+    return tuple(each for each in owed_to(url) if _put_off.get((url, each), 0.0) <= time.monotonic())
+
+
+def put_off(url: str, container: str) -> None:
+    """It was tried again, in vain."""
+    _put_off[url, container] = time.monotonic() + _PAUSE_SECONDS

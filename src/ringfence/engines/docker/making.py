@@ -42,6 +42,8 @@ _GVISOR_PROCESSES = 2048
 the box to its own number."""
 _GVISOR_DEVICES = ("/dev/net",)
 """It makes tunnels of its own; nobody needs them where there is no network."""
+_GVISOR_MOUNTS = 230
+"""With hardly more it does not start, and does not say why."""
 _BOOT_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _T = TypeVar("_T")
 
@@ -125,6 +127,11 @@ async def _build(daemon: Daemon, order: Order, undo: AsyncExitStack) -> Made:
     if order.runtime.kernel is Kernel.MACHINE:
         view = replace(view, covers=tuple(map(_freeze_pinned, view.covers)))
     mounts = plan(view, staged.sources)
+    if order.runtime.kernel is Kernel.GVISOR and len(mounts) > _GVISOR_MOUNTS:
+        raise InitializationFailed(
+            f"what is hidden and protected here takes {len(mounts)} mounts, and gVisor bears {_GVISOR_MOUNTS}",
+            hint="give a smaller part of it as the workspace, or use a wall on the host's kernel",
+        )
     if order.about.is_podman:
         check_fields(mounts)
     wanted = verify.expected(mounts)

@@ -15,6 +15,7 @@ _URL = "unix:///one"
 def clock(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[float]]:
     now = [1000.0]
     monkeypatch.setattr(debts, "_owed", {})
+    monkeypatch.setattr(debts, "_put_off", {})
     monkeypatch.setattr(debts.time, "monotonic", lambda: now[0])
     yield now
 
@@ -47,3 +48,14 @@ def test_one_that_came_and_was_removed_is_forgotten_at_once() -> None:
     debts.settle(_URL, "a", was_there=True)
 
     assert debts.owed_to(_URL) == ()
+
+
+@pytest.mark.req("B7")
+def test_one_that_cannot_be_removed_is_left_alone_for_a_while_and_not_forgotten(clock: list[float]) -> None:
+    debts.owe(_URL, "stuck")
+    debts.owe(_URL, "other")
+    debts.put_off(_URL, "stuck")
+
+    assert debts.due_to(_URL) == ("other",) and debts.owed_to(_URL) == ("stuck", "other")
+    clock[0] += 31
+    assert debts.due_to(_URL) == ("stuck", "other")
