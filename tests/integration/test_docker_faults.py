@@ -565,6 +565,8 @@ async def main():
     grant = Grant(workspace=Path(sys.argv[3]), protected=PROTECTED)
     box = await DockerEngine(DockerSettings(sys.argv[1], sys.argv[2])).open(grant)
     await box.start(Request(command="while :; do echo x > alive; sleep 0.05; done"))
+    while not (grant.workspace / "alive").exists():
+        await asyncio.sleep(0.01)
     print(box._around.container, box._control.first_pid, flush=True)
     await asyncio.sleep(60)
 

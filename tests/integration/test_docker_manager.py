@@ -28,6 +28,7 @@ from ringfence import (
     SandboxPool,
     SandboxType,
 )
+from ringfence.engines.docker.janitor import MANAGER_LABEL, own_name
 from ringfence.engines.docker.settings import DockerSettings
 from tests.support import docker
 
@@ -105,7 +106,8 @@ def test_a_pool_recovers_from_containers_that_vanish(settings: DockerSettings) -
 
 
 def docker_ids() -> list[str]:
-    return docker.command("ps", "--quiet", "--filter", "label=ringfence.manager").split()
+    """Those of this process: others may be testing with the same daemon."""
+    return docker.command("ps", "--quiet", "--filter", f"label={MANAGER_LABEL}={own_name()}").split()
 
 
 @pytest.mark.req("B4", "D1")
