@@ -179,6 +179,13 @@ static int printed_first(struct channel *c) {
     return !owing;
 }
 
+static void look_at_size(struct channel *c) {
+    struct winsize now;
+    if (ioctl(c->fd, TIOCGWINSZ, &now) || !memcmp(&now, &c->size, sizeof now)) return;
+    c->size = now;
+    queue_frame(SIZE, c->id, &now, sizeof now);
+}
+
 static void read_channel(struct channel *c) {
     char bytes[CHUNK];
     if (!printed_first(c)) return;
@@ -188,6 +195,7 @@ static void read_channel(struct channel *c) {
         c->credit -= (uint32_t)n;
         c->owed -= (int)n;
         c->turn = NOT_ASKED;
+        if (c->kind == TERMINALS && outside) look_at_size(c); /* who types after a change of size types into the new one */
         queue_frame(DATA, c->id, bytes, (size_t)n);
     } else {
         queue_frame(END, c->id, NULL, 0);
@@ -234,13 +242,6 @@ static void take_data(struct channel *c, const char *bytes, uint32_t count) {
     memcpy(c->came + c->have, bytes, count);
     c->have += count;
     write_channel(c);
-}
-
-static void look_at_size(struct channel *c) {
-    struct winsize now;
-    if (ioctl(c->fd, TIOCGWINSZ, &now) || !memcmp(&now, &c->size, sizeof now)) return;
-    c->size = now;
-    queue_frame(SIZE, c->id, &now, sizeof now);
 }
 
 /* --- messages ------------------------------------------------------------------------------------------------------ */

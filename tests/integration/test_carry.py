@@ -5,12 +5,14 @@ does. The attacker's part is played by a program that writes whatever it likes w
 """
 
 import asyncio
+import fcntl
 import os
 import random
 import socket
 import struct
 import subprocess
 import sys
+import termios
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
@@ -384,3 +386,26 @@ def test_the_ferry_has_locked_itself_up_and_ends_with_the_manager() -> None:
         assert engine.recv(100) == b""
 
     assert "Seccomp:\t2" in status and "NoNewPrivs:\t1" in status
+
+
+@pytest.mark.req("B12")
+def test_what_is_typed_after_a_change_of_size_comes_after_it() -> None:
+    with ferrying() as (_, ours, engine):
+        engine.settimeout(20)
+        engine.sendall(piece(TERMINAL))
+        _, (terminal, *_), _, _ = socket.recv_fds(ours, 65536, 64)  # room for credentials too
+        with open(terminal, "r+b", buffering=0) as typing, engine.makefile("rb") as frames:
+            size = b""
+            for rows in range(20, 120):
+                wanted = struct.pack("HHHH", rows, 80, 0, 0)
+                fcntl.ioctl(terminal, termios.TIOCSWINSZ, wanted)
+                typing.write(b"x")
+                while True:
+                    kind, _, length = struct.unpack("=III", frames.read(12))
+                    body = frames.read(length)
+                    if kind == DATA:
+                        break
+                    size = body if kind == SIZE else size
+
+                assert size == wanted
+                engine.sendall(piece(frame(CREDIT, 1, struct.pack("=I", len(body)))))
