@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
 import pickle
 import stat
 import tempfile
+import time
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -22,6 +24,7 @@ from tests.support.users import User
 T = TypeVar("T")
 
 # linux/sched.h and linux/mount.h
+_UNSHARE_TRIES = 40
 _CLONE_NEWNS, _CLONE_NEWUSER = 0x20000, 0x10000000
 _PR_SET_DUMPABLE = 4  # linux/prctl.h
 _MS_REC, _MS_PRIVATE = 16384, 1 << 18
@@ -110,13 +113,27 @@ def mount(shadow: Shadow, point: Path) -> None:
     if uid == 0:
         _call("unshare", ctypes.c_int(_CLONE_NEWNS))
     else:
-        _call("unshare", ctypes.c_int(_CLONE_NEWUSER | _CLONE_NEWNS))
+        _unshare_user()
         Path("/proc/self/setgroups").write_text("deny")
         Path("/proc/self/uid_map").write_text(f"{uid} {uid} 1")
         Path("/proc/self/gid_map").write_text(f"{gid} {gid} 1")
     _mount("none", "/", None, _MS_REC | _MS_PRIVATE, None)
     options = f"userxattr,lowerdir={shadow.lower},upperdir={shadow.upper},workdir={shadow.work}"
     _mount("overlay", str(point), "overlay", 0, options)
+
+
+def _unshare_user() -> None:
+    """User and mount namespaces of our own. On a busy machine the kernel has refused that now and then as if this child
+    had a second thread, which comes and goes: then again, and in the end with the names of the threads."""
+    for patience in range(_UNSHARE_TRIES, -1, -1):
+        try:
+            _call("unshare", ctypes.c_int(_CLONE_NEWUSER | _CLONE_NEWNS))
+            return
+        except OSError as fault:
+            threads = [Path(f"/proc/self/task/{thread}/comm").read_text() for thread in os.listdir("/proc/self/task")]
+            if fault.errno != errno.EINVAL or patience == 0:
+                raise OSError(fault.errno, f"{fault.strerror}, with the threads {threads}") from fault
+        time.sleep(0.05)
 
 
 def mount_memory(point: Path, size: str) -> None:
