@@ -54,6 +54,7 @@ def image_of() -> Iterator[Callable[[str, str], str]]:
 
 
 @needs_image
+@pytest.mark.alone  # it counts what probes have left: nobody else may be probing
 def test_the_image_that_we_build_is_fit() -> None:
     done = ringfence("check", "--json", IMAGE)
     report = json.loads(done.stdout)
