@@ -159,6 +159,7 @@ def test_a_test_that_leaks_fails(tmp_path: Path) -> None:
             sys.executable,
             "-m",
             "pytest",
+            *("-p", "no:cacheprovider"),  # the checkout may be somebody else's
             "-p",
             "tests.conftest",
             "-c",
