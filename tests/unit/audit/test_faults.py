@@ -19,6 +19,7 @@ from ringfence.policy.audit_settings import AuditSettings
 from tests.support.journals import a_journal, fork
 
 pytestmark = pytest.mark.req("B9")
+_UP = b"up\n"
 
 
 def records(state: Path) -> list[dict[str, Any]]:
@@ -42,6 +43,7 @@ def test_writers_that_are_killed_at_random_points_lose_nothing_that_was_said_to_
             reader, writer = os.pipe()
 
             def work(death: int = death, name: str = name, writer: int = writer) -> None:
+                os.write(writer, _UP)
                 journal = Journal(state, settings)
                 journal.recover()
                 number = 0
@@ -56,6 +58,8 @@ def test_writers_that_are_killed_at_random_points_lose_nothing_that_was_said_to_
             children.append(fork(work))
             os.close(writer)
             readers.append(reader)
+        for reader in readers:  # its time runs from when it does: a busy machine may take longer than that to start it
+            assert os.read(reader, len(_UP)) == _UP
         time.sleep(chance.uniform(0.002, 0.02))
         for child in children:
             os.kill(child, signal.SIGKILL)
