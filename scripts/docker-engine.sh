@@ -142,9 +142,15 @@ down() {
     fail "process $pid was told to end, and has not yet"
 }
 
-# What a daemon that was killed has left mounted.
+# What a daemon that was killed has left mounted. What of it still ends may hold a mount for a moment.
 unmount_all() {
-    cut -d ' ' -f 2 /proc/mounts | grep "^$HERE/" | sort -r | while read -r point; do umount "$point" || true; done
+    cut -d ' ' -f 2 /proc/mounts | grep "^$HERE/" | sort -r | while read -r point; do
+        for _ in $(seq 20); do
+            if quietly umount "$point"; then continue 2; fi
+            sleep 0.25
+        done
+        umount --lazy "$point" || true
+    done
 }
 
 main "$@"
