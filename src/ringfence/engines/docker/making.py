@@ -103,7 +103,10 @@ async def check_kernel(box: HelperBox, runtime: Runtime) -> None:
     done = await box.run(Request(argv=(HELPER, "kernel"), on_output=listen))
     boot, _, _ = said.decode(errors="replace").partition(" ")
     if not done.ok or not _BOOT_ID.fullmatch(boot):
-        raise InitializationFailed(f"the box does not say which kernel it is on, which should be {runtime.kernel}")
+        raise InitializationFailed(
+            f"the box does not say which kernel it is on, which should be {runtime.kernel}",
+            hint="are the limits too tight for it? Else use another runtime",
+        )
     if boot == Path("/proc/sys/kernel/random/boot_id").read_text().strip():
         raise InitializationFailed(
             f"the runtime {runtime.name!r} should give {runtime.kernel}, and runs containers on the host's",
