@@ -3,25 +3,33 @@
 PYTHON := .venv/bin/python
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test lint bench alternatives soak lock clean
+.PHONY: help setup run test test-quick lint docs bench alternatives soak real-projects dist lock locks clean
 
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: ## make .venv with everything that the other targets need
 	@scripts/setup.sh
 
-run: setup ## run the example: an agent's task inside the wall
+run: ## run the example: an agent's task inside the wall (sets up what it takes to run, and no more)
+	@scripts/setup.sh run
 	@$(PYTHON) examples/agent_task.py
 
 test: ## lint, then run all tests
 	@scripts/tests.sh
+
+test-quick: ## lint and the most telling tests, in three minutes
+	@scripts/tests.sh quick
 
 lint: setup ## style, types and layers
 	@.venv/bin/ruff check .
 	@.venv/bin/ruff format --check .
 	@.venv/bin/mypy
 	@.venv/bin/lint-imports
+
+docs: setup ## build the documentation's site into site/
+	@NO_MKDOCS_2_WARNING=1 .venv/bin/python -m mkdocs build --strict --quiet
+	@echo "open site/index.html"
 
 bench: setup ## measure what the walls cost; CHART=FILE draws a picture
 	@$(PYTHON) -m benchmarks $(if $(CHART),--chart $(CHART))
@@ -31,6 +39,7 @@ bench: setup ## measure what the walls cost; CHART=FILE draws a picture
 	@$(PYTHON) -m benchmarks.explaining
 	@$(PYTHON) -m benchmarks.shadow
 	@$(PYTHON) -m benchmarks.snapshots
+	@$(PYTHON) -m benchmarks.egress_open
 	@if [ -n "$$DOCKER_HOST" ]; then $(PYTHON) -m benchmarks.docker; else echo "left out: Docker (set DOCKER_HOST)"; fi
 
 alternatives: setup ## install what others would use instead, for make bench
@@ -39,10 +48,25 @@ alternatives: setup ## install what others would use instead, for make bench
 soak: setup ## run ten thousand executions with random faults; CONTAINERS=SECONDS, as root: fifty sessions in Docker
 	@$(PYTHON) -m tests.soak $(if $(CONTAINERS),--containers $(CONTAINERS))
 
+real-projects: setup ## run real projects' own tests bare and in a box, as an ordinary user; PROJECTS="NAME ..." runs some
+	@$(PYTHON) -m tests.real_projects $(PROJECTS)
+
+dist: setup ## build sdist and wheels for an index, check them, try one in a clean environment
+	@scripts/setup.sh dist
+	@.venv-dist/bin/python scripts/dist.py
+	@RINGFENCE_WHEEL=$$(ls $$PWD/dist/*manylinux2014_$$(uname -m).whl) $(PYTHON) -m pytest -q tests/first_hour/test_pip_user.py
+
 lock: ## renew the pinned versions of dependencies (needs uv)
 	@uv lock --upgrade
-	@uv export --quiet --all-extras --no-emit-project --no-header --output-file requirements-dev.lock
+	@$(MAKE) --no-print-directory locks
+
+EXPORT = uv export --quiet --locked --no-emit-project --no-header
+
+locks: ## write pip's lock files from uv.lock (needs uv)
+	@$(EXPORT) --no-default-groups --group build --output-file requirements-run.lock
+	@$(EXPORT) --all-extras --output-file requirements-dev.lock
+	@$(EXPORT) --only-group dist --output-file requirements-dist.lock
 
 clean: ## remove what set-up, builds and tools made
-	@rm -rf .venv dist build src/ringfence/_native .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	@rm -rf .venv .venv-dist dist build src/ringfence/_native .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	@find . -path ./.git -prune -o -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,19 +1,23 @@
-"""Build hook: compiles native/*.c into one static executable, src/ringfence/_native/ringfence-box.
+"""Build hooks: native/*.c becomes one static program, src/ringfence/_native/ringfence-box; README.md becomes metadata.
 
 The helper is linked statically, because it also runs inside boxes (Docker images, gVisor) that hold no C library of
 ours. The first toolchain wins that really links a static program against the kernel's headers, in this order:
 `musl-gcc` (the smallest result), `cc`, `gcc`, and last `zig cc` from the PyPI package `ziglang`, which is asked for as
 a build dependency only when none of the others works, so that a machine without a compiler builds too.
+RINGFENCE_BUILD_MACHINE=aarch64 (or x86_64) has zig build for that machine, wherever the build runs: what is
+published is made so.
 
-A failed compile fails the build, with the compiler's own words: a package that lacks the helper would be a weaker
-product that looks the same. RINGFENCE_BUILD_WITHOUT_HELPER=1 asks for exactly that. Platforms other than Linux build
-nothing.
+A static program needs nothing of the system that it runs on, so the wheel is one for glibc and for musl.
+
+A failed compile fails the build, with the compiler's own words: a package that lacks the helper could run nothing.
+Platforms other than Linux build nothing.
 """
 
 import functools
 import importlib.util
 import os
 import platform
+import re
 import shutil
 import subprocess
 import sys
@@ -24,12 +28,20 @@ from typing import Any
 
 from hatchling.builders.config import BuilderConfig
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+from hatchling.metadata.plugin.interface import MetadataHookInterface
 
 HELPER = Path("src/ringfence/_native/ringfence-box")
-OPT_OUT = "RINGFENCE_BUILD_WITHOUT_HELPER"
 
 # Pinned: what compiles the helper is part of what is trusted.
 ZIG_REQUIREMENT = "ziglang==0.15.2"
+
+MACHINE = "RINGFENCE_BUILD_MACHINE"
+
+# Those whose system calls our filters know.
+MACHINES = ("x86_64", "aarch64")
+
+# The oldest systems that installers have names for on both: glibc 2.17 (by two names) and musl 1.2.
+SYSTEMS = ("manylinux_2_17", "manylinux2014", "musllinux_1_2")
 
 FLAGS = (
     "-std=c11",
@@ -66,6 +78,13 @@ int main(void) { return printf("%d", SECCOMP_RET_KILL_PROCESS) < 0; }
 """
 
 
+# zig compiles the C library first and keeps a file open for each of its parts: 1,024 are too few, 1,536 are enough.
+TOO_FEW_FILES = (
+    "zig needs more open files than this process may have: raise the limit (ulimit -n 2048), or install gcc and "
+    "libc6-dev, or install a wheel, which needs no compiler"
+)
+
+
 class CompileError(Exception):
     """The compiler said no; the message holds its words."""
 
@@ -89,6 +108,8 @@ class Toolchain:
                 done = subprocess.run(argv, capture_output=True, text=True, errors="replace", env=os.environ | caches)
             except OSError as error:
                 raise CompileError(f"{self.command[0]}: {error.strerror}") from error
+            if done.returncode != 0 and "FdQuotaExceeded" in done.stderr:
+                raise CompileError(TOO_FEW_FILES)
             if done.returncode != 0:
                 raise CompileError(f"$ {' '.join(argv)}\n{done.stdout}{done.stderr}".rstrip())
             if done.stderr:
@@ -125,7 +146,7 @@ def toolchain_of_this_machine() -> Toolchain | None:
     return None
 
 
-def toolchain_from_pypi() -> Toolchain:
+def toolchain_from_pypi(machine: str) -> Toolchain:
     """`zig cc`, with the C library that it brings along.
 
     Raises:
@@ -135,18 +156,38 @@ def toolchain_from_pypi() -> Toolchain:
         raise CompileError(
             f"no C compiler that links statically; install gcc and libc6-dev, or `pip install {ZIG_REQUIREMENT}`"
         )
-    return Toolchain((sys.executable, "-m", "ziglang", "cc", "-target", f"{platform.machine()}-linux-musl"))
+    return Toolchain((sys.executable, "-m", "ziglang", "cc", "-target", f"{machine}-linux-musl"))
+
+
+def machine_asked_for() -> str | None:
+    """
+    Raises:
+        CompileError: it is none that we build for.
+    """
+    machine = os.environ.get(MACHINE) or None
+    if machine not in (None, *MACHINES):
+        raise CompileError(f"{MACHINE} is {machine!r}, which is none of {', '.join(MACHINES)}")
+    return machine
 
 
 def helper_is_wanted() -> bool:
-    return sys.platform == "linux" and os.environ.get(OPT_OUT) != "1"
+    return sys.platform == "linux" or machine_asked_for() is not None
+
+
+def wheel_tag(machine: str) -> str:
+    """Any Python 3, any Linux of that machine."""
+    if machine not in MACHINES:
+        return f"py3-none-linux_{machine}"
+    return "py3-none-" + ".".join(f"{system}_{machine}" for system in SYSTEMS)
 
 
 class HelperBuildHook(BuildHookInterface[BuilderConfig]):
     """Runs for wheels and editable installs; a source distribution carries the sources."""
 
     def dependencies(self) -> list[str]:
-        return [ZIG_REQUIREMENT] if helper_is_wanted() and toolchain_of_this_machine() is None else []
+        if not helper_is_wanted():
+            return []
+        return [ZIG_REQUIREMENT] if machine_asked_for() or toolchain_of_this_machine() is None else []
 
     def clean(self, versions: list[str]) -> None:
         Path(self.root, HELPER).unlink(missing_ok=True)
@@ -160,7 +201,7 @@ class HelperBuildHook(BuildHookInterface[BuilderConfig]):
         self._compile()
         build_data["artifacts"].append(f"/{HELPER}")  # git ignores it, hence hatchling would
         build_data["pure_python"] = False
-        build_data["tag"] = f"py3-none-linux_{platform.machine()}"
+        build_data["tag"] = wheel_tag(machine_asked_for() or platform.machine())
 
     def _compile(self) -> None:
         sources = sorted(Path(self.root, "native").glob("*.c"))
@@ -169,8 +210,29 @@ class HelperBuildHook(BuildHookInterface[BuilderConfig]):
         try:
             if not sources:
                 raise CompileError("there is no native/*.c")
-            toolchain = toolchain_of_this_machine() or toolchain_from_pypi()
+            if (machine := machine_asked_for()) is not None:
+                toolchain = toolchain_from_pypi(machine)
+            else:
+                toolchain = toolchain_of_this_machine() or toolchain_from_pypi(platform.machine())
             toolchain.build(sources, target)
         except CompileError as error:
-            self.app.abort(f"cannot build the native helper:\n{error}\n({OPT_OUT}=1 builds without it)")
+            self.app.abort(f"cannot build the native helper:\n{error}")
         self.app.display_info(f"built {HELPER} with {toolchain.command[0]}")
+
+
+class ReadmeHook(MetadataHookInterface):
+    """README.md for an index, which has none of the files that its links name."""
+
+    def update(self, metadata: dict[str, Any]) -> None:
+        text = Path(self.root, "README.md").read_text(encoding="utf-8")
+        source = metadata.get("urls", {}).get("Source")
+        metadata["readme"] = {"content-type": "text/markdown", "text": readme_for_an_index(text, source)}
+
+
+def readme_for_an_index(text: str, source: str | None) -> str:
+    """Links to files of the project lead to `source`; without an address their words stay, and pictures go."""
+    picture, link = r"!\[([^\]]*)\]\((?!\w+:|#)([^)\s]+)\)", r"(?<!!)\[([^\]]*)\]\((?!\w+:|#)([^)\s]+)\)"
+    if source is None:
+        return re.sub(link, r"\1", re.sub(picture, "", text))
+    base = source.rstrip("/")
+    return re.sub(link, rf"[\1]({base}/blob/main/\2)", re.sub(picture, rf"![\1]({base}/raw/main/\2)", text))

@@ -101,10 +101,10 @@ class Ours:
 
         async def code(text: str, manager: SandboxManager, session: str | None = None) -> None:
             done = await manager.execute_code("python", text, session_id=session)
-            done.full.check()
+            done.check()
 
         async def shell(text: str) -> None:
-            (await self.manager.execute_shell(text)).full.check()
+            (await self.manager.execute_shell(text)).check()
 
         imports = f"import {', '.join(MODULES)}"
         ready = self.refilled

@@ -23,9 +23,9 @@ from ringfence.policy.audit_settings import AuditSettings
 from ringfence.values.grant import Grant
 from ringfence.values.guarantee import Guarantee, Wall
 from ringfence.values.outcome import Exited, Result, SandboxAudit, Usage
+from ringfence.values.principal import Principal
 from ringfence.values.request import Request
 from ringfence.values.verdict import Decision, Reason, Verdict
-from ringfence.values.who import Who
 
 RECORDS = 1_000_000
 ROUNDS = 3000
@@ -46,7 +46,7 @@ RESULT = Result(
     wall=Wall("bwrap", frozenset(Guarantee), ("cgroup v2",)),
     audit=SandboxAudit("bwrap", tuple(WRAPPED.split())),
 )
-WHO = Who(session_id="session_123", agent_id="agent_456", org_id="org_789", sandbox_id="0123456789abcdef")
+WHO = Principal(session_id="session_123", agent_id="agent_456", org_id="org_789", sandbox_id="0123456789abcdef")
 
 
 def least(work: Callable[[int], None]) -> float:

@@ -12,7 +12,7 @@ from statistics import median
 from rich.console import Console
 from rich.table import Table
 
-from ringfence.shell import Context, analyse, validate
+from ringfence.shell import CheckContext, analyse, validate
 
 ROUNDS = 200
 SHORT = "pytest -q tests/unit -k 'not slow' --maxfail 1 -x --lf"
@@ -32,7 +32,7 @@ def lines(length: int) -> str:
 
 
 def decide(text: str) -> Callable[[], None]:
-    context = Context()
+    context = CheckContext()
 
     def run() -> None:
         validate(analyse(text), context)

@@ -136,10 +136,10 @@ async def standing(url: str, image: str) -> AsyncIterator[Bench]:
         stack.push_async_callback(plain.close)
         manager = await stack.enter_async_context(SandboxManager(docker_url=url, pool_size=2, max_instances=12))
         nothing_ready = PoolConfig(min_instances=0, max_instances=12)
-        pool = await stack.enter_async_context(SandboxPool(nothing_ready, docker_url=url))
+        pool = await stack.enter_async_context(SandboxPool(size=nothing_ready, engine=Docker(url=url)))
         workspace = stack.enter_context(tempfile.TemporaryDirectory(prefix="ringfence-bench-"))
-        box = await stack.enter_async_context(Sandbox(workspace, docker=Docker(url=url, image=image)))
-        executor = DockerExecutor(docker=Docker(url=url, image=image))
+        box = await stack.enter_async_context(Sandbox(workspace, engine=Docker(url=url, image=image)))
+        executor = DockerExecutor(engine=Docker(url=url, image=image))
         yield Bench(plain, manager, SandboxManager(aio_pool=pool), box, executor)
 
 
@@ -176,7 +176,7 @@ def make_cases(bench: Bench, others: list[Case]) -> Cases:
         subprocess.run(TRUE, check=True, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, env={})
 
     async def once() -> None:
-        (await bench.executor.execute(ExecutionRequest(command="/bin/true"))).full.check()
+        (await bench.executor.execute(ExecutionRequest(command="/bin/true"))).check()
 
     async def shell(command: str) -> None:
         (await box.shell(command)).check()
@@ -185,11 +185,11 @@ def make_cases(bench: Bench, others: list[Case]) -> Cases:
         (await (await box.lend()).run(Request(command="/bin/true"))).check()
 
     async def fresh() -> None:
-        (await manager.execute_shell("/bin/true")).full.check()
+        (await manager.execute_shell("/bin/true")).check()
 
     async def first_of(chosen: SandboxManager) -> None:
         name = f"session-{next(turn)}"
-        (await chosen.execute_shell("/bin/true", session_id=name)).full.check()
+        (await chosen.execute_shell("/bin/true", session_id=name)).check()
         ended.append((chosen, name))
 
     ended: list[tuple[SandboxManager, str]] = []
@@ -288,7 +288,7 @@ async def throughput(manager: SandboxManager, plain: Plain, console: Console) ->
         await asyncio.gather(*(manager.execute_shell("true", session_id=name) for name in names))
 
         async def call(name: str) -> None:
-            (await manager.execute_shell("true", session_id=name)).full.check()
+            (await manager.execute_shell("true", session_id=name)).check()
 
         async def other(name: str) -> None:
             await asyncio.to_thread(asyncio.run, plain.exec())

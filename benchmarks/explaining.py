@@ -1,4 +1,4 @@
-"""What it costs to be looked at: three programs with nothing, changes, everything explained, and strict.
+"""What it costs to be looked at: three programs with nothing, changes, refused reads, every open, mediated opens.
 
 python -m benchmarks.explaining [rounds]
 """
@@ -16,19 +16,19 @@ from rich.table import Table
 
 from benchmarks.rounds import Case, measure
 from ringfence import Sandbox
-from ringfence.values.grant import Explain
+from ringfence.values.grant import Trace
 
 ROUNDS = 25
 FILES = 2000
 PYTHON = "/usr/bin/python3"
 
 PROGRAMS = {
-    f"{PYTHON} -c 'import json, http.client'": (1.1, 1.2),
-    "git status --short": (1.3, 1.5),
-    "grep -r nothing .; true": (1.1, 2.6),
+    f"{PYTHON} -c 'import json, http.client'": (1.1, 1.2, 1.2),
+    "git status --short": (1.3, 1.4, 1.5),
+    "grep -r nothing .; true": (1.1, 1.1, 2.6),
 }
-"""The command, and the goals for `changes` and `full` as ratios to `off`."""
-LEVELS = ("off", "changes", "full", "strict")
+"""The command, and the goals for `changes`, `reads` and `full` as ratios to `off`."""
+LEVELS = ("off", "changes", "reads", "full", "mediated")
 
 
 def make_project(root: Path) -> None:
@@ -42,8 +42,8 @@ def make_project(root: Path) -> None:
 
 
 def sandbox(root: Path, level: str) -> Sandbox:
-    strict = level == "strict"
-    return Sandbox(root, explain=Explain.OFF if strict else Explain(level), strict=strict)
+    mediate_opens = level == "mediated"
+    return Sandbox(root, trace=Trace.OFF if mediate_opens else Trace(level), mediate_opens=mediate_opens)
 
 
 async def run(box: Sandbox, command: str) -> None:
@@ -64,10 +64,10 @@ async def main(rounds: int) -> None:
             }
             await measure(list(cases.values()), rounds, console)
     table = Table("program", *LEVELS, "goals", title="cost of being looked at, median as a ratio to `off`")
-    for program, (changes, full) in PROGRAMS.items():
+    for program, (changes, reads, full) in PROGRAMS.items():
         base = cases[program, "off"].median
         shown = (f"{cases[program, level].median / base:.2f}" for level in LEVELS)
-        table.add_row(program, *shown, f"changes {changes}, full {full}")
+        table.add_row(program, *shown, f"changes {changes}, reads {reads}, full {full}")
     console.print(table)
 
 

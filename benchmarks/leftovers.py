@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 from benchmarks.snapshots import make_tree, seconds
-from ringfence.workspace.leftovers.scan import find_leftovers
+from ringfence.workspace.leftovers.scan import Since, find_leftovers
 
 FILES = 100_000
 ROUNDS = 5
@@ -53,7 +53,7 @@ def main() -> None:
         for _ in range(rounds):
             took["list names"].append(seconds(lambda: list_names(place)))
             took["list and stat"].append(seconds(lambda: stat_files(place)))
-            took["find leftovers"].append(seconds(lambda: find_leftovers(place, since_ns=begin)))
+            took["find leftovers"].append(seconds(lambda: find_leftovers(place, Since(ns=begin))))
     base = statistics.median(took["list names"])
     print(f"{files} files, {rounds} rounds; 1.00 is {base:.3f} s")
     for name, times in took.items():

@@ -39,7 +39,7 @@ async def throughput(manager: SandboxManager, console: Console) -> None:
         async def work(name: str, end: float) -> int:
             done = 0
             while time.perf_counter() < end:
-                (await manager.execute_code("python", "x += 1", session_id=name)).full.check()
+                (await manager.execute_code("python", "x += 1", session_id=name)).check()
                 done += 1
             return done
 
@@ -56,7 +56,7 @@ async def creation(console: Console) -> None:
     table = Table("starts at once", "boxes/s", title="creation", title_justify="left")
     for at_once in (1, 2, 4):
         config = PoolConfig(min_instances=8, max_instances=16, starts_at_once=at_once, starts_per_second=10_000)
-        async with SandboxPool(config, python=PYTHON) as pool:
+        async with SandboxPool(size=config, python=PYTHON) as pool:
             made, end = 0, time.perf_counter() + SECONDS
             while time.perf_counter() < end:
                 pool.discard(await pool.take())
@@ -70,7 +70,7 @@ async def held(count: int, console: Console) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     config = PoolConfig(min_instances=count, max_instances=count, starts_at_once=4, starts_per_second=10_000)
-    pool = SandboxPool(config, python=PYTHON)
+    pool = SandboxPool(size=config, python=PYTHON)
     kernel = _kernel_kib()
     try:
         with Progress(console=console, transient=True) as progress:

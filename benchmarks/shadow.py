@@ -23,12 +23,13 @@ from ringfence.confinement.linux.bwrap import find_bwrap
 from ringfence.engines.native.engine import NativeEngine
 from ringfence.policy.defaults import BLACKLIST
 from ringfence.policy.globs import PathRules
-from ringfence.values.grant import Explain, Grant, Shadowing
+from ringfence.values.grant import Grant, Shadowing, Trace
 from ringfence.values.request import Request
 from ringfence.workspace.commit import commit
 from ringfence.workspace.diff import changes
 from ringfence.workspace.scan import scan
-from ringfence.workspace.shadow import Shadow, ShadowStore
+from ringfence.workspace.shadow import Shadow
+from ringfence.workspace.shadow_store import ShadowStore
 
 ROUNDS = 10
 DIRECTORIES = 2_500
@@ -134,7 +135,7 @@ class Bench:
         shadow = self.store.new(self.project, denied=ROWS)
         engine = NativeEngine(confiners(), {"PATH": "/usr/bin:/bin"}, str(self.target))
         stands_in = Shadowing(shadow.directory, is_copy=False)
-        box = await engine.open(Grant(workspace=self.project, shadow=stands_in, explain=Explain.OFF))
+        box = await engine.open(Grant(workspace=self.project, shadow=stands_in, trace=Trace.OFF))
         try:
             for line in ("find . | wc -l", "grep -r nothing d0 | wc -l"):
 

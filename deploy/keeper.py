@@ -8,6 +8,11 @@ fails three times in a row, too, so that whoever started it starts it anew. SIGT
 
     RINGFENCE_POLICY         the policy in force
     RINGFENCE_POOL_SIZE      how many boxes are kept ready; default: 2
+    RINGFENCE_MAX_MEMORY     of one execution, such as 512m; at most what the policy says
+    RINGFENCE_MAX_CPU        processors that one execution may use, such as 1.0; held in containers
+    RINGFENCE_NETWORK        `none` (default): there is nothing else yet
+                             Each of these four is also read under the name that the design document gives it:
+                             SANDBOX_POOL_SIZE, SANDBOX_MAX_MEMORY, SANDBOX_MAX_CPU, SANDBOX_NETWORK.
     RINGFENCE_METRICS_PORT   default: 9464
     RINGFENCE_WALL           `full` (default): everything that Ringfence guarantees.
                              `landlock`: what can be had where user namespaces are forbidden. The command sees names of
@@ -41,23 +46,19 @@ BEHIND_LANDLOCK = frozenset(
 )
 
 
-def make_pool() -> ringfence.SandboxPool:
-    """The pool as the environment asks for it.
+def make_manager() -> ringfence.SandboxManager:
+    """The manager as the environment asks for it; the library itself reads the pool's size and the bounds.
 
     Raises:
         InvalidConfig: a variable makes no sense.
     """
-    size = os.environ.get("RINGFENCE_POOL_SIZE", "2")
     wall = os.environ.get("RINGFENCE_WALL", "full")
-    if not size.isdecimal():
-        raise ringfence.InvalidConfig(f"RINGFENCE_POOL_SIZE is {size!r}", hint="give a number")
-    config = ringfence.PoolConfig(min_instances=int(size), max_instances=max(10, 2 * int(size)))
     observers = (ringfence.MetricsObserver(),)
     match wall:
         case "full":
-            return ringfence.SandboxPool(config, observers=observers)
+            return ringfence.SandboxManager(observers=observers)
         case "landlock":
-            return ringfence.SandboxPool(config, observers=observers, requires=BEHIND_LANDLOCK)
+            return ringfence.SandboxManager(observers=observers, requires=BEHIND_LANDLOCK)
         case _:
             raise ringfence.InvalidConfig(f"RINGFENCE_WALL is {wall!r}", hint="give `full` or `landlock`")
 
@@ -65,7 +66,7 @@ def make_pool() -> ringfence.SandboxPool:
 async def keep(ended: asyncio.Event) -> int:
     """Until it is told to end; the exit code."""
     failures = 0
-    async with ringfence.SandboxManager(pool=make_pool()) as manager, manager.pool:
+    async with make_manager() as manager:
         port = int(os.environ.get("RINGFENCE_METRICS_PORT", "9464"))
         server, thread = start_http_server(port)
         try:

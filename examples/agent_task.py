@@ -10,6 +10,7 @@ import os
 import subprocess
 import tempfile
 from pathlib import Path
+from textwrap import shorten
 
 from rich.console import Console
 from rich.markup import escape
@@ -66,7 +67,7 @@ async def work(project: Path, console: Console) -> list[str]:
         for who in ("AUTHOR", "COMMITTER")
         for what, value in (("NAME", "Agent"), ("EMAIL", "agent@example.org"))
     }
-    async with ringfence.Sandbox(project, limits=limits, env=git, explain="full") as box:
+    async with ringfence.Sandbox(project, limits=limits, env=git, trace="full") as box:
         for title, command, cwd in TASKS:
             result = await box.shell(command, cwd=cwd, timeout=2)
             said = (result.stdout + result.stderr).strip().splitlines()
@@ -74,7 +75,11 @@ async def work(project: Path, console: Console) -> list[str]:
             if not result.blocked and not isinstance(result.ending, ringfence.Exited):
                 reason = str(result.ending)
             colour = "green" if result.ok else "red"
-            shown.add_row(title, f"[{colour}]{escape(str(result.ending).split(':')[0])}[/]", escape(reason[:170]))
+            shown.add_row(
+                title,
+                f"[{colour}]{escape(str(result.ending).split(':')[0])}[/]",
+                escape(shorten(reason, 240, placeholder=" ...")),
+            )
             runs.append(result.run_id)
         wall = box.wall
     console.print(shown)

@@ -32,7 +32,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define NAME_SIZE 256
 #define LINKS_MAX 40
 #define SCAN_MAX 50000  /* names below a directory that is renamed */
 #define DEPTH_MAX 64
@@ -81,18 +80,20 @@ static void look_at_capabilities(void) {
 
 /* Run by root, the guardian owns everything; for what it does in the box's name it must own as little as the box. Leaving uid 0 for a
  * while leaves its capabilities too. */
-static void as_box(void) {
+void as_box(void) {
     if (are_some && syscall(SYS_capset, &ourselves, none)) die("cannot leave capabilities");
     if (box_uid == (uid_t)-1) return;
     if (syscall(SYS_setresgid, -1, box_gid, -1) || syscall(SYS_setresuid, -1, box_uid, -1)) die("cannot leave uid 0");
 }
 
-static void as_before(void) {
+void as_before(void) {
     int kept = errno;
     if (are_some && syscall(SYS_capset, &ourselves, some)) die("cannot take capabilities back");
     if (box_uid != (uid_t)-1 && (syscall(SYS_setresuid, -1, 0, -1) || syscall(SYS_setresgid, -1, 0, -1))) die("cannot come back to uid 0");
     errno = kept;
 }
+
+int rights_differ(void) { return are_some || box_uid != (uid_t)-1; }
 
 /* --- which files are denied -------------------------------------------------------------------------------------------- */
 
@@ -128,13 +129,6 @@ static const char *denied_as(const struct stat *info) {
 
 /* --- finding what a path means to the caller --------------------------------------------------------------------------- */
 
-struct caller {
-    pid_t pid;         /* as we see it: of the thread */
-    pid_t own, thread; /* as it sees itself; 0 until somebody asks */
-    pid_t parent;      /* as we see it */
-    mode_t mask;
-};
-
 struct spot {
     int object, parent;   /* -1 if it is not there */
     int error;            /* why not */
@@ -151,50 +145,9 @@ static void leave(struct spot *s) {
     s->object = s->parent = NO_FILE;
 }
 
-/* The last number of a line of /proc/PID/status: what the process itself sees. */
-static long own_number(const char *status, const char *key, int base) {
-    const char *line = strstr(status, key);
-    if (!line) return -1;
-    const char *end = strchr(line + strlen(key), '\n'), *at = end ? end : line + strlen(line);
-    while (at > line && !isspace((unsigned char)at[-1])) at--;
-    return strtol(at, NULL, base);
-}
-
-/* Fills in what is known of a caller; takes longer than most of what is done for it, so only where it is needed. */
-static int look_at(struct caller *c) {
-    static char status[64 * 1024]; /* a line of it names all groups */
-    char name[64];
-    if (c->own > 0) return 0;
-    snprintf(name, sizeof name, "/proc/%d/status", c->pid);
-    int fd = open(name, O_RDONLY | O_CLOEXEC);
-    ssize_t n = fd < 0 ? -1 : read(fd, status, sizeof status - 1);
-    if (fd >= 0) close(fd);
-    if (n <= 0) return -1;
-    status[n] = 0;
-    c->own = (pid_t)own_number(status, "\nNStgid:", 10);
-    c->thread = (pid_t)own_number(status, "\nNSpid:", 10);
-    c->parent = (pid_t)own_number(status, "\nPPid:", 10);
-    c->mask = (mode_t)own_number(status, "\nUmask:", 8);
-    return c->own > 0 && c->thread > 0 ? 0 : -1;
-}
-
-/* PID 1 is ours. Everybody in the box comes from it, so it is found once. */
-static int is_init(pid_t pid) {
-    static pid_t init;
-    for (struct caller c = {.pid = pid}; !init && !look_at(&c); c = (struct caller){.pid = c.parent})
-        if (c.own == 1 || !c.parent) init = c.own == 1 ? c.pid : -1;
-    return pid == init;
-}
-
 static int open_in(int root, const char *path, uint64_t flags) {
     struct how how = {O_PATH | O_CLOEXEC | flags, 0, RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS};
     return (int)syscall(SYS_openat2, root, path, &how, sizeof how);
-}
-
-static int path_of(int fd, char *into) {
-    char name[64];
-    snprintf(name, sizeof name, "/proc/self/fd/%d", fd);
-    return link_of(name, into);
 }
 
 static int belongs_to_another(struct caller *c, const char *path) {
@@ -459,6 +412,13 @@ static int find_given(struct caller *c, int dirfd, const char *text, int flags, 
     return find_descriptor(c, dirfd, s);
 }
 
+/* How it is before the call. One place for each of the two paths of a call. */
+static const char *was(const struct spot *s, int second) {
+    static char text[2][STATE_SIZE];
+    struct place p = {.how = s->object >= 0 ? THERE : ABSENT, .info = s->info};
+    return state_of(&p, text[second]);
+}
+
 /* Which file it really is, for the manager; empty if no rule knows it. */
 static const char *known_as(const struct spot *s) {
     static char note[PATH_SIZE + 8];
@@ -569,6 +529,13 @@ static int create_object(const struct notification *n, struct caller *c, const s
     return 0;
 }
 
+static enum parted part_spot(pid_t pid, const struct spot *s, int is_held, int empty) {
+    static struct place p;
+    p = (struct place){.how = THERE, .is_held = is_held, .info = s->info};
+    memcpy(p.path, s->path, sizeof p.path);
+    return part_links(pid, &p, empty, 1);
+}
+
 /* Returns EEXIST if it has to be looked at again. */
 static int open_for(const struct notification *n, struct caller *c, int dirfd, const char *text, int flags, mode_t mode) {
     struct spot s;
@@ -588,8 +555,14 @@ static int open_for(const struct notification *n, struct caller *c, int dirfd, c
         open_object(n, &s, flags, 0); /* a pipe, a socket or a memory file that the caller has already */
     } else if (temporary && look_at(c)) {
         answer(n->id, EACCES);
-    } else if (permitted(n, changes ? "write" : "read", s.path, NULL, changes || temporary, s.object < 0 && !changes ? MISSING : known_as(&s))) {
-        if (s.object >= 0) open_object(n, &s, flags, temporary ? mode & ~c->mask & PLAIN_MODES : 0);
+    } else if (permitted(n, &(struct deed){.operation = changes ? "write" : "read", .path = s.path, .before = was(&s, 0), .changes = changes || temporary,
+                                            .note = s.object < 0 && !changes ? MISSING : known_as(&s),
+                                            .is_vain = s.object < 0 && !(s.parent >= 0 && flags & O_CREAT)})) {
+        enum parted links = NOT_LINKED;
+        if (s.object >= 0 && opens_to_write((uint64_t)flags)) links = part_spot(c->pid, &s, own_descriptor(c, text) >= 0, opens_to_empty((uint64_t)flags));
+        if (links == PARTED) again = EEXIST;
+        else if (links == STAYS_LINKED && !stays_linked(n, s.path)) again = 0; /* the manager is asked */
+        else if (s.object >= 0) open_object(n, &s, flags, temporary ? mode & ~c->mask & PLAIN_MODES : 0);
         else if (s.parent >= 0 && flags & O_CREAT) again = create_object(n, c, &s, flags, mode);
         else answer(n->id, s.error);
     }
@@ -629,7 +602,8 @@ static int on_exec(const struct notification *n, int dirfd, uint64_t address, ui
     if (peek_text((pid_t)n->pid, address, text)) return answer(n->id, 0), 1;
     int error = find_given(&c, dirfd, text, (int)flags, 1, &s);
     if (error || *s.path != '/') answer(n->id, 0); /* the kernel will say so itself */
-    else if (permitted(n, "exec", s.path, NULL, 0, s.object < 0 ? MISSING : known_as(&s))) answer(n->id, 0);
+    else if (permitted(n, &(struct deed){.operation = "exec", .path = s.path, .before = was(&s, 0), .note = s.object < 0 ? MISSING : known_as(&s),
+                                              .is_vain = s.object < 0 || !S_ISREG(s.info.st_mode) || !(s.info.st_mode & 0111)})) answer(n->id, 0);
     leave(&s);
     return 1;
 }
@@ -670,11 +644,18 @@ static int on_truncate(const struct notification *n) {
     if (!error && n->data.args[1] > size_limit(c.pid)) error = EFBIG;
     if (error) {
         answer(n->id, error);
-    } else if (permitted(n, "write", s.path, NULL, 1, known_as(&s))) {
-        as_box();
-        int fd = reopen(s.object, O_WRONLY | O_NONBLOCK, 0), failed = fd < 0 || ftruncate(fd, (off_t)n->data.args[1]);
-        finish(n, failed);
-        if (fd >= 0) close(fd);
+    } else if (permitted(n, &(struct deed){.operation = "write", .path = s.path, .before = was(&s, 0), .changes = 1, .note = known_as(&s)})) {
+        enum parted links = part_spot(c.pid, &s, own_descriptor(&c, text) >= 0, 0);
+        if (links == PARTED) {
+            leave(&s);
+            return on_truncate(n); /* the path leads to the copy now */
+        }
+        if (links != STAYS_LINKED || stays_linked(n, s.path)) {
+            as_box();
+            int fd = reopen(s.object, O_WRONLY | O_NONBLOCK, 0), failed = fd < 0 || ftruncate(fd, (off_t)n->data.args[1]);
+            finish(n, failed);
+            if (fd >= 0) close(fd);
+        }
     }
     leave(&s);
     return 1;
@@ -699,7 +680,8 @@ static int change_one(const struct notification *n, enum change what, int dirfd,
     if (!error && what == MAKE_NODE && kind && kind != S_IFREG && kind != S_IFIFO && kind != S_IFSOCK) error = EPERM;
     if (error) {
         answer(n->id, error);
-    } else if (!permitted(n, what == REMOVE ? "delete" : "create", s.path, NULL, 1, "")) {
+    } else if (!permitted(n, &(struct deed){.operation = what == REMOVE ? "delete" : "create", .path = s.path, .before = was(&s, 0), .changes = 1, .note = "",
+                                               .is_moot = (what == REMOVE) == (s.object < 0)})) {
         /* the manager is asked */
     } else if (s.parent < 0) {
         answer(n->id, s.error);
@@ -734,7 +716,7 @@ static int moves_denied(const struct notification *n, int directory, const char 
             answer(n->id, EACCES);
             stop = 1;
         } else if (is_suspect(path)) {
-            stop = !permitted(n, "rename", path, NULL, 1, "");
+            stop = !permitted(n, &(struct deed){.operation = "rename", .path = path, .before = "?", .changes = 1, .note = ""});
         }
         if (!stop && (entry->d_type == DT_DIR || entry->d_type == DT_UNKNOWN)) { /* not every file system says what it lists */
             int below = openat(fd, entry->d_name, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
@@ -775,7 +757,8 @@ static int on_rename(const struct notification *n, int from_dir, uint64_t from, 
     if (!error && (is_wrongly_slashed(&s) || is_wrongly_slashed(&t))) error = ENOTDIR;
     if (error) {
         answer(n->id, error);
-    } else if (!permitted(n, "rename", s.path, t.path, 1, "")) {
+    } else if (!permitted(n, &(struct deed){.operation = "rename", .path = s.path, .second = t.path, .before = was(&s, 0), .second_before = was(&t, 1),
+                                               .changes = 1, .note = "", .is_moot = s.object < 0 && s.parent >= 0})) {
         /* the manager is asked */
     } else if (s.object < 0 || t.parent < 0) {
         answer(n->id, s.object < 0 ? s.error : t.error);
@@ -805,7 +788,9 @@ static int on_link(const struct notification *n, int from_dir, uint64_t from, in
     if (!error && t.slash && t.object < 0) error = ENOENT;
     if (error) {
         answer(n->id, error);
-    } else if ((*known_as(&s) && !permitted(n, "link", s.path, NULL, 1, known_as(&s))) || !permitted(n, "link", s.path, t.path, 1, "")) {
+    } else if ((*known_as(&s) && !permitted(n, &(struct deed){.operation = "link", .path = s.path, .before = was(&s, 0), .changes = 1, .note = known_as(&s)})) ||
+               !permitted(n, &(struct deed){.operation = "link", .path = s.path, .second = t.path, .before = was(&s, 0), .second_before = was(&t, 1),
+                                            .changes = 1, .note = "", .is_moot = (s.object < 0 && s.parent >= 0) || t.object >= 0})) {
         /* the manager is asked */
     } else if (s.object < 0 || t.parent < 0) {
         answer(n->id, s.object < 0 ? s.error : t.error);

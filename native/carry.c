@@ -35,6 +35,7 @@
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -61,6 +62,7 @@
 #define JOBS_MAX 256
 #define REPLY_MAX 256
 #define PATIENCE_MS 300                 /* how long news of an end waits for a manager who reads nothing */
+#define FLIGHT_MS 1000                  /* how long a message waits for others' descriptors to arrive */
 #define SIZE_MS 100                     /* how often the size of a terminal is looked at: nothing tells us that it changed */
 
 enum { PACKET = 1, DATA, END, STOP, CREDIT, BLOB, SIZE };
@@ -83,6 +85,7 @@ static struct channel {
     uint32_t have, written;
     struct winsize size;
 } channels[CHANNELS_MAX];
+static size_t used;                     /* no channel lies beyond: most boxes have a dozen */
 
 static int control, from, to, outside;
 static uint32_t next_id, current_job;
@@ -130,9 +133,15 @@ static void send_outgoing(void) {
 /* --- channels ------------------------------------------------------------------------------------------------------ */
 
 static struct channel *find(uint32_t id) {
-    for (struct channel *c = channels; c < channels + CHANNELS_MAX; c++)
+    for (struct channel *c = channels; c < channels + used; c++)
         if (c->id == id) return c;
     return NULL;
+}
+
+static struct channel *find_free(void) {
+    struct channel *c = find(0);
+    if (!c && used < CHANNELS_MAX) c = &channels[used++];
+    return c;
 }
 
 static void settle(struct channel *c) {
@@ -140,6 +149,7 @@ static void settle(struct channel *c) {
     close(c->fd);
     free(c->came);
     memset(c, 0, sizeof *c);
+    while (used && !channels[used - 1].id) used--;
 }
 
 static void stop_reading(struct channel *c) {
@@ -155,8 +165,8 @@ static void stop_writing(struct channel *c) {
 }
 
 static void open_channel(uint32_t id, int fd, int kind, int reads, int writes) {
-    struct channel *c = find(0);
-    if (!c || !id || find(id)) die_because("there are too many channels, or one is named twice");
+    struct channel *c = id && !find(id) ? find_free() : NULL;
+    if (!c) die_because("there are too many channels, or one is named twice");
     fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
     *c = (struct channel){.id = id, .job = current_job, .fd = fd, .kind = kind, .reads = reads, .writes = writes, .credit = WINDOW};
 }
@@ -170,7 +180,7 @@ static int is_sibling(const struct channel *c, const struct channel *of) {
 static int printed_first(struct channel *c) {
     int owing = 0;
     if (c->kind != BOTH || outside || c->turn == ITS_TURN) return 1;
-    for (struct channel *s = channels; s < channels + CHANNELS_MAX; s++) {
+    for (struct channel *s = channels; s < channels + used; s++) {
         if (!is_sibling(s, c) || !s->reads) continue;
         if (c->turn == NOT_ASKED && ioctl(s->fd, FIONREAD, &s->owed)) s->owed = 0;
         owing |= s->owed > 0;
@@ -206,7 +216,7 @@ static void read_channel(struct channel *c) {
 /* The same on the other side: it is written when what was printed is. */
 static int may_write(const struct channel *c) {
     if (c->kind == BOTH && outside)
-        for (struct channel *s = channels; s < channels + CHANNELS_MAX; s++)
+        for (struct channel *s = channels; s < channels + used; s++)
             if (is_sibling(s, c) && s->have > s->written) return 0;
     return 1;
 }
@@ -244,6 +254,21 @@ static void take_data(struct channel *c, const char *bytes, uint32_t count) {
     write_channel(c);
 }
 
+static int has_room(uint32_t more) {
+    uint32_t have = 0;
+    for (struct channel *c = channels; c < channels + used; c++) have += c->id != 0;
+    return have + more <= CHANNELS_MAX;
+}
+
+/* Each command has some descriptors here: as many as we may have, not as few as the shell that started us was given. */
+static void allow_descriptors(void) {
+    struct rlimit have;
+    const rlim_t wanted = CHANNELS_MAX + 64;
+    if (getrlimit(RLIMIT_NOFILE, &have) || have.rlim_cur >= wanted) return;
+    have.rlim_cur = have.rlim_max < wanted ? have.rlim_max : wanted;
+    if (setrlimit(RLIMIT_NOFILE, &have)) return; /* then the command that finds none left is refused a little sooner */
+}
+
 /* --- messages ------------------------------------------------------------------------------------------------------ */
 
 static int kind_of(int fd) {
@@ -264,6 +289,24 @@ static void queue_file(uint32_t id, int fd) {
     close(fd);
 }
 
+/* What init says of a program that it could not start. */
+static size_t put_refusal(char *at, uint32_t job) {
+    const uint64_t why[] = {EMFILE, STARTING};
+    const struct header h = {PROTOCOL_VERSION, FAILED, job, sizeof why};
+    memcpy(at, &h, sizeof h);
+    memcpy(at + sizeof h, why, sizeof why);
+    return sizeof h + sizeof why;
+}
+
+/* There is no room for one more command, which is no reason to end the others. */
+static void refuse(const struct header *h, const int *fds, uint32_t n) {
+    char reply[REPLY_MAX];
+    for (uint32_t i = 0; i < n; i++) close(fds[i]);
+    if (h->kind != SPAWN) die_because("no descriptors are left: raise the limit of open files (ulimit -n)");
+    while (send(control, reply, put_refusal(reply, h->id), MSG_NOSIGNAL) < 0)
+        if (errno != EINTR) _exit(0);
+}
+
 /* From the control socket to the other side: first the files that come with it, then the message with its channels. */
 static void take_message(void) {
     static char packet[sizeof(struct header) + INLINE_MAX];
@@ -273,7 +316,7 @@ static void take_message(void) {
     ssize_t got = recvmsg(control, &m, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
     if (got < 0 && (errno == EAGAIN || errno == EINTR)) return;
     if (got <= 0) _exit(0);
-    if (m.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) die_because("a message is too long");
+    if (m.msg_flags & MSG_TRUNC) die_because("a message is too long");
     int fds[FDS_MAX + 1];
     uint32_t n = 0;
     for (struct cmsghdr *c = CMSG_FIRSTHDR(&m); c; c = CMSG_NXTHDR(&m, c))
@@ -285,6 +328,10 @@ static void take_message(void) {
     struct header h;
     if ((size_t)got < sizeof h) die_because("a message is too short");
     memcpy(&h, packet, sizeof h);
+    if (m.msg_flags & MSG_CTRUNC || !has_room(n)) { /* the kernel had no number left for some of them, or we no channel */
+        refuse(&h, fds, n);
+        return;
+    }
     current_job = h.id;
     size_t at = 0;
     memcpy(frame, &n, sizeof n), at += sizeof n;
@@ -304,12 +351,11 @@ static int take_blob(uint32_t id) {
         if (blobs[i].id == id) {
             int fd = blobs[i].fd;
             memset(&blobs[i], 0, sizeof blobs[i]);
-            lseek(fd, 0, SEEK_SET);
+            if (fd < 0) errno = EMFILE;
+            else lseek(fd, 0, SEEK_SET);
             return fd;
         }
-    int empty = memfd_create("ringfence-message", MFD_CLOEXEC);
-    if (empty < 0) die("memory file");
-    return empty;
+    return memfd_create("ringfence-message", MFD_CLOEXEC);
 }
 
 static void add_blob(uint32_t id, const char *bytes, uint32_t count) {
@@ -321,14 +367,16 @@ static void add_blob(uint32_t id, const char *bytes, uint32_t count) {
         if (!blobs[i].id) {
             at = i;
             blobs[i].id = id;
-            if ((blobs[i].fd = memfd_create("ringfence-message", MFD_CLOEXEC)) < 0) die("memory file");
+            blobs[i].fd = memfd_create("ringfence-message", MFD_CLOEXEC);
+            if (blobs[i].fd < 0 && errno != EMFILE && errno != ENFILE) die("memory file");
         }
     if (at < 0 || count > BODY_MAX - blobs[at].size) die_because("too many files came with a message, or one too long");
     blobs[at].size += count;
+    if (blobs[at].fd < 0) return; /* no descriptor was left; the message that it belongs to is refused */
     if (write(blobs[at].fd, bytes, count) != (ssize_t)count) die("memory file");
 }
 
-/* The end that the other side is to have, made here; this side's end becomes the channel. */
+/* The end that the other side is to have, made here; this side's end becomes the channel. -1: no descriptor is left. */
 static int make_end(uint32_t kind, uint32_t id) {
     int ends[2];
     char name[64];
@@ -362,7 +410,27 @@ static int make_end(uint32_t kind, uint32_t id) {
         open_channel(id, ends[1], TERMINALS, 1, 1);
         return ends[0];
     }
+    if (!outside && kind <= FILED && (errno == EMFILE || errno == ENFILE)) return -1;
     die_because("a descriptor came that cannot be passed on");
+}
+
+/* Inside: no descriptor is left for the ends of one more command. It is refused, and what was made for it goes. */
+static void take_back(uint32_t job, uint32_t pairs[][2], const int *fds, uint32_t made, uint32_t n) {
+    char frame[REPLY_MAX + sizeof n];
+    const uint32_t none = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        struct channel *c = find(pairs[i][1]);
+        if (i < made) close(fds[i]);
+        else if (pairs[i][0] == FILED) close(take_blob(pairs[i][1]));
+        if (c) {
+            c->reads = c->writes = 0;
+            settle(c);
+        }
+        queue_frame(STOP, pairs[i][1], NULL, 0);
+        queue_frame(END, pairs[i][1], NULL, 0);
+    }
+    memcpy(frame, &none, sizeof none);
+    queue_frame(PACKET, 0, frame, sizeof none + put_refusal(frame + sizeof none, job));
 }
 
 static void hold(uint32_t job, const char *reply, uint32_t length) {
@@ -377,7 +445,7 @@ static void hold(uint32_t job, const char *reply, uint32_t length) {
 }
 
 static int is_heard(uint32_t job) {
-    for (struct channel *c = channels; c < channels + CHANNELS_MAX; c++)
+    for (struct channel *c = channels; c < channels + used; c++)
         if (c->id && c->job == job && c->kind != READING && c->writes) return 0;
     return 1;
 }
@@ -411,13 +479,18 @@ static void pass_on(const char *bytes, uint32_t count) {
     struct header h;
     memcpy(&h, bytes + at, sizeof h);
     current_job = h.id;
-    if (outside && (h.kind == ENDED || h.kind == FAILED)) {
+    if (outside && (h.kind == ENDED || h.kind == FAILED || h.kind == LEFT)) {
         hold(h.id, bytes + at, count - (uint32_t)at);
         return;
     }
     for (uint32_t i = 0; i < n; i++) {
         if ((pairs[i][1] & 1) == (next_id & 1)) die_because("a channel has a number of ours");
-        fds[i] = make_end(pairs[i][0], pairs[i][1]);
+        errno = 0;
+        if ((fds[i] = make_end(pairs[i][0], pairs[i][1])) < 0) {
+            if (h.kind != SPAWN) die_because("no descriptors are left: raise the limit of open files");
+            take_back(h.id, pairs, fds, i, n);
+            return;
+        }
     }
     struct iovec io = {(char *)(uintptr_t)bytes + at, count - at};
     struct msghdr m = {.msg_iov = &io, .msg_iovlen = 1};
@@ -427,8 +500,19 @@ static void pass_on(const char *bytes, uint32_t count) {
         c->cmsg_level = SOL_SOCKET, c->cmsg_type = SCM_RIGHTS, c->cmsg_len = CMSG_LEN(sizeof(int) * n);
         memcpy(CMSG_DATA(c), fds, sizeof(int) * n);
     }
-    while (sendmsg(control, &m, MSG_NOSIGNAL) < 0)
-        if (errno != EINTR) _exit(0);
+    for (int tries = 0; sendmsg(control, &m, MSG_NOSIGNAL) < 0;) {
+        if (errno == EINTR) continue;
+        if (errno != ETOOMANYREFS) _exit(0);
+        /* The kernel counts descriptors that are on their way, for all processes of a user, against the limit of open files. */
+        if (tries++ < FLIGHT_MS) {
+            poll(NULL, 0, 1);
+        } else if (!outside && h.kind == SPAWN) {
+            take_back(h.id, pairs, fds, n, n);
+            return;
+        } else {
+            die_because("too many descriptors are on their way: raise the limit of open files (ulimit -n)");
+        }
+    }
     for (uint32_t i = 0; i < n; i++) close(fds[i]);
 }
 
@@ -511,7 +595,10 @@ static void take_incoming(void) {
 }
 
 noreturn static void carry_on(void) {
+    /* Only those that something is wanted of: poll(2) takes no more entries than the process may have descriptors, and one
+     * that nothing is wanted of would still report that its other end is gone, again and again. */
     static struct pollfd wait[CHANNELS_MAX + 3];
+    static struct channel *whose[CHANNELS_MAX + 3];
     signal(SIGPIPE, SIG_IGN);
     for (int i = 0; i < 2; i++) {
         int fd = i ? to : from;
@@ -522,27 +609,29 @@ noreturn static void carry_on(void) {
         wait[0] = (struct pollfd){.fd = roomy ? control : -1, .events = POLLIN};
         wait[1] = (struct pollfd){.fd = from, .events = POLLIN};
         wait[2] = (struct pollfd){.fd = out_have > out_sent ? to : -1, .events = POLLOUT};
-        for (size_t i = 0; i < CHANNELS_MAX; i++) {
-            struct channel *c = &channels[i];
+        nfds_t count = 3;
+        for (struct channel *c = channels; c < channels + used; c++) {
             short events = 0;
             if (c->id && c->reads && c->credit && roomy && (c->turn != WAITS || printed_first(c))) events |= POLLIN;
             if (c->id && c->writes && c->have > c->written && may_write(c)) events |= POLLOUT;
-            /* A descriptor that nothing is wanted of would still report that its other end is gone, again and again. */
-            wait[i + 3] = (struct pollfd){.fd = events ? c->fd : -1, .events = events};
+            if (events) {
+                whose[count] = c;
+                wait[count++] = (struct pollfd){.fd = c->fd, .events = events};
+            }
             if (c->id && c->kind == TERMINALS && outside) {
                 terminals = 1;
                 look_at_size(c);
             }
         }
-        if (poll(wait, CHANNELS_MAX + 3, waiting || terminals ? SIZE_MS : -1) < 0) {
+        if (poll(wait, count, waiting || terminals ? SIZE_MS : -1) < 0) {
             if (errno == EINTR) continue;
             die("poll");
         }
-        for (size_t i = 0; i < CHANNELS_MAX; i++) {
-            struct channel *c = &channels[i];
-            if (!wait[i + 3].revents || c->fd != wait[i + 3].fd) continue;
-            if (wait[i + 3].events & POLLOUT && c->writes && c->have > c->written) write_channel(c);
-            if (c->id && wait[i + 3].events & POLLIN && c->reads && c->credit) read_channel(c);
+        for (nfds_t i = 3; i < count; i++) {
+            struct channel *c = whose[i];
+            if (!wait[i].revents || !c->id || c->fd != wait[i].fd) continue;
+            if (wait[i].events & POLLOUT && c->writes && c->have > c->written) write_channel(c);
+            if (c->id && wait[i].events & POLLIN && c->reads && c->credit) read_channel(c);
         }
         if (wait[0].revents) take_message();
         if (wait[1].revents) take_incoming();
@@ -656,6 +745,7 @@ noreturn void carry(int fd, int description, const char *directory, char **argv)
     int null = open("/dev/null", O_RDWR | O_CLOEXEC);
     for (int i = 0; i < 2; i++) dup2(null, i);
     control = fd, from = up[0], to = down[1], outside = 1, next_id = 2;
+    allow_descriptors(); /* the runtime has been started, with the ordinary limit */
     lock_up();
     carry_on();
 }
@@ -666,6 +756,7 @@ noreturn void ferry(int fd, int stream) {
     for (int i = 0; i < 2; i++) dup2(null, i);
     fcntl(2, F_SETFL, fcntl(2, F_GETFL) | O_NONBLOCK); /* a complaint that nobody reads is not waited for */
     control = fd, from = to = stream, outside = 1, next_id = 2, wrapped = 1;
+    allow_descriptors();
     lock_up();
     carry_on();
 }
@@ -686,5 +777,6 @@ noreturn void carried(void) {
     int null = open("/dev/null", O_RDWR | O_CLOEXEC);
     for (int i = 0; i < 3; i++) dup2(null, i);
     control = ends[0], next_id = 1;
+    allow_descriptors();
     carry_on();
 }

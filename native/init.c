@@ -5,8 +5,9 @@
  * killed and reaped before the end is reported, so a report means: nothing of it is left. What it used is summed over all of
  * it.
  *
- * What belongs to which command is the kernel's word: the first process of each is a subreaper, so that orphans stay below
- * it, and become our children only when it has ended. A child of ours that is nobody's first process is therefore left over.
+ * What belongs to which command is the kernel's word, twice. The first process of each is a subreaper, so that orphans stay below
+ * it, and become our children only when it has ended. And every process of a command carries its number (tag.c), so that what one
+ * command leaves running, if it may, is not taken for what another has left over.
  * Each command has a Landlock domain of its own: it cannot look into, or write into, the processes of another one, such as an
  * interpreter that waits for the next call.
  *
@@ -17,7 +18,9 @@
  * In the wall without a pid namespace it is a subreaper instead, and kills by walking its children.
  */
 #include "box.h"
+#include "job.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -29,6 +32,7 @@
 #include <sys/mman.h>
 #include <sys/ioctl.h>
 #include <sys/prctl.h>
+#include <sys/ptrace.h>
 #include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
@@ -55,11 +59,12 @@
 #define EXTRA_FD 9                  /* where a command finds a fourth descriptor; a fifth is at the number below */
 #define KEPT_FD 64                  /* from here on, what is ours: out of the way of the numbers that commands are given */
 #define FDS_MAX 6                   /* five, and a long body */
-#define JOBS_MAX 256
 #define STRAYS_MAX 4096
-#define PATIENCE_MS 200             /* how long left-overs may go on forking before everything is killed */
+#define PATIENCE_MS 200             /* how long left-overs may go on forking before they are stopped before they are killed */
+#define DESPAIR_MS 2000             /* how long before everything is killed */
+#define STUCK_MS 20                 /* how long nothing has to end before somebody is thought to hold it */
 
-static int control, configured, domain = -1, handed = -1;
+static int control, configured, domain = -1, handed = -1, unseen, watched;
 static rlim_t cpu_seconds = RLIM_INFINITY;
 static sigset_t children;
 
@@ -103,6 +108,29 @@ static void send_descriptor(uint32_t kind, uint32_t id, int fd) {
     memcpy(CMSG_DATA(c), &fd, sizeof fd);
     while (sendmsg(control, &m, MSG_NOSIGNAL) < 0)
         if (errno != EINTR) _exit(0);
+}
+
+/* A socket of the box's network for the manager, in a container: elsewhere a keeper outside makes them (capture.c). No copy is kept. */
+static void send_socket(uint32_t kind, uint32_t id, uint32_t which) {
+    int fd = make_socket(kind, which);
+    struct {
+        struct header h;
+        uint64_t error;
+    } out = {{PROTOCOL_VERSION, MADE, id, sizeof(uint64_t)}, fd < 0 ? (uint64_t)errno : 0};
+    char space[CMSG_SPACE(sizeof(int))] = {0};
+    struct iovec io = {&out, sizeof out};
+    struct msghdr m = {.msg_iov = &io, .msg_iovlen = 1};
+    if (fd >= 0) {
+        m.msg_control = space, m.msg_controllen = sizeof space;
+        struct cmsghdr *c = CMSG_FIRSTHDR(&m);
+        c->cmsg_level = SOL_SOCKET, c->cmsg_type = SCM_RIGHTS, c->cmsg_len = CMSG_LEN(sizeof(int));
+        memcpy(CMSG_DATA(c), &fd, sizeof fd);
+    }
+    while (sendmsg(control, &m, MSG_NOSIGNAL) < 0) {
+        if (errno == ETOOMANYREFS && m.msg_control) out.error = ETOOMANYREFS, m.msg_control = NULL, m.msg_controllen = 0;
+        else if (errno != EINTR) _exit(0);
+    }
+    if (fd >= 0) close(fd);
 }
 
 static struct program read_program(int fd) {
@@ -149,7 +177,7 @@ static void set_limit(int resource, rlim_t value) {
 }
 
 /* Words: umask N | rlimit RESOURCE VALUE | cpu SECONDS | landlock SIZE FS NET SCOPED | beneath ACCESS PATH | restrict |
- * apart ACCESS | window PATH | hand | reaper | complain | filter | notify; the last three take a descriptor each, in their order. Returns the
+ * apart ACCESS | window PATH | hand | reaper | captured NUMBER | complain | filter | notify; the last three take a descriptor each, in their order. Returns the
  * listener of `notify`. */
 static int configure(struct words w, const int *fds, int count_fds) {
     int rules = -1, used = 0, listener = -1;
@@ -195,6 +223,7 @@ static int configure(struct words w, const int *fds, int count_fds) {
         } else if (!strcmp(verb, "notify")) {
             if (used >= count_fds) die_because("no filter came with the configuration");
             listener = apply_notification(fds[used++]);
+            watched = 1;
         } else if (!strcmp(verb, "window")) {
             const char *path = word(&w);
             int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -204,6 +233,9 @@ static int configure(struct words w, const int *fds, int count_fds) {
         } else if (!strcmp(verb, "hand")) {
             send_descriptor(WINDOW, 1, handed);
             close(handed);
+        } else if (!strcmp(verb, "captured")) {
+            /* The launcher has looked, too: with the host's network nothing of ours would stand between. */
+            check_captured(number(&w));
         } else if (!strcmp(verb, "reaper")) {
             if (prctl(PR_SET_CHILD_SUBREAPER, 1)) die("subreaper");
         } else {
@@ -213,12 +245,7 @@ static int configure(struct words w, const int *fds, int count_fds) {
     return listener;
 }
 
-static struct job {
-    pid_t first; /* 0: the place is free */
-    uint32_t id;
-    int status;
-    uint64_t user, system, peak;
-} jobs[JOBS_MAX];
+struct job jobs[JOBS_MAX];
 
 static struct job *job_of(pid_t first) {
     for (struct job *j = jobs; j < jobs + JOBS_MAX; j++)
@@ -226,7 +253,7 @@ static struct job *job_of(pid_t first) {
     return NULL;
 }
 
-static struct job *job_called(uint32_t id) {
+struct job *job_called(uint32_t id) {
     for (struct job *j = jobs; j < jobs + JOBS_MAX; j++)
         if (j->first && j->id == id) return j;
     return NULL;
@@ -238,16 +265,33 @@ static int others(const struct job *than) {
     return 0;
 }
 
+static int keeps_any(void) {
+    for (struct job *j = jobs; j < jobs + JOBS_MAX; j++)
+        if (j->first == KEPT) return 1;
+    return 0;
+}
+
 static void count(struct job *j, const struct rusage *used) {
     j->user += micros(used->ru_utime);
     j->system += micros(used->ru_stime);
     if ((uint64_t)used->ru_maxrss > j->peak) j->peak = (uint64_t)used->ru_maxrss;
 }
 
-static void report(struct job *j) {
-    uint64_t n[] = {(uint64_t)(uint32_t)j->status, j->user, j->system, j->peak};
+static void report(struct job *j, uint32_t kind) {
+    uint64_t n[] = {(uint64_t)(uint32_t)(j->status & 0xffff) | (j->swept ? SWEPT : 0u), j->user, j->system, j->peak};
+    send_numbers(kind, j->id, n, 4);
+}
+
+static void report_end(struct job *j) {
     j->first = 0;
-    send_numbers(ENDED, j->id, n, 4);
+    report(j, ENDED);
+}
+
+/* Until a child of ours may have ended. What it tells of is looked at again by the main loop, whose signal this takes. */
+static void await_child(void) {
+    struct timespec longest = {.tv_nsec = 5000000};
+    sigtimedwait(&children, NULL, &longest);
+    unseen = 1;
 }
 
 static uint64_t now_ms(void) {
@@ -256,25 +300,36 @@ static uint64_t now_ms(void) {
     return (uint64_t)t.tv_sec * 1000u + (uint64_t)t.tv_nsec / 1000000u;
 }
 
-/* Kills and reaps everything; what it used counts for `blamed`. */
+/* Whether what a wait told of was an end. A child that asks to be traced by its parent makes us its tracer, and the kernel tells
+ * a tracer of every stop: it goes on, untraced. */
+static int has_ended(pid_t pid, int status) {
+    if (!WIFSTOPPED(status)) return 1;
+    int which = WSTOPSIG(status) & 0x7f;
+    ptrace(PTRACE_DETACH, pid, NULL, (void *)(intptr_t)(which == SIGTRAP ? 0 : which));
+    return 0;
+}
+
+/* Kills and reaps everything; what it used counts for `blamed`, and the others are said to have ended on its account. */
 static void end_all(struct job *blamed) {
     struct rusage used;
+    for (struct job *j = jobs; j < jobs + JOBS_MAX; j++)
+        if (j->first && blamed && j != blamed) j->swept = 1;
     for (;;) {
         kill_children();
         int status;
         pid_t pid = wait4(-1, &status, 0, &used);
         if (pid < 0 && errno == ECHILD) break;
-        if (pid <= 0) continue;
+        if (pid <= 0 || !has_ended(pid, status)) continue;
         struct job *j = job_of(pid);
-        count(j ? j : blamed, &used);
+        if (j || blamed) count(j ? j : blamed, &used);
         if (j) j->status = status;
     }
     for (struct job *j = jobs; j < jobs + JOBS_MAX; j++)
-        if (j->first) report(j);
+        if (j->first) report_end(j);
 }
 
-/* Our children that are nobody's first process. */
-static size_t find_strays(pid_t *found) {
+/* Our children that are nobody's first process, and that `of` has left: those of another command that is still there are that one's. */
+static size_t find_strays(const struct job *of, pid_t *found) {
     static char text[STRAYS_MAX * 8];
     static int list = -1;
     if (list < 0) {
@@ -292,58 +347,150 @@ static size_t find_strays(pid_t *found) {
     for (char *at = text, *end; n < STRAYS_MAX; at = end) {
         pid_t pid = (pid_t)strtol(at, &end, 10);
         if (end == at) break;
-        if (!job_of(pid)) found[n++] = pid;
+        if (job_of(pid)) continue;
+        uint32_t whose = tag_of(pid);
+        if (whose != of->id && whose && job_called(whose)) continue;
+        found[n++] = pid;
     }
     return n;
 }
 
-/* The first process has been reaped, and what it left behind is ours now. Each of these leaves its own children to us when it
- * dies, hence again until there is none. Who forks faster than we kill takes the whole box with it. */
-static void end_job(struct job *j) {
+/* A command and all that it started, as far as it is seen; the one before the other, so that a child comes after its parent. */
+size_t members(const struct job *j, pid_t *found, size_t most) {
     static pid_t strays[STRAYS_MAX];
-    if (!others(j)) {
-        end_all(j);
-        return;
+    size_t n = 0;
+    if (j->first > 0) {
+        found[n++] = j->first;
+    } else {
+        size_t left = find_strays(j, strays);
+        for (; n < left && n < most; n++) found[n] = strays[n];
     }
-    uint64_t begin = 0;
-    j->first = -1; /* neither free nor anybody's pid */
-    for (size_t n; (n = find_strays(strays));) {
-        for (size_t i = 0; i < n; i++) kill(strays[i], SIGKILL);
+    for (size_t i = 0; i < n && n < most; i++) {
+        char path[64];
+        snprintf(path, sizeof path, "/proc/%d/task", found[i]);
+        DIR *threads = opendir(path);
+        for (struct dirent *e; threads && (e = readdir(threads));) {
+            if (*e->d_name == '.') continue;
+            snprintf(path, sizeof path, "/proc/%d/task/%.16s/children", found[i], e->d_name);
+            FILE *list = fopen(path, "re");
+            for (int pid; list && n < most && fscanf(list, "%d", &pid) == 1;) found[n++] = pid;
+            if (list) fclose(list);
+        }
+        if (threads) closedir(threads);
+    }
+    return n;
+}
+
+/* Who forks faster than we kill is stopped first: a stopped process keeps its place, so that the limit on processes holds the others. */
+static void stop_members(const struct job *j) {
+    static pid_t found[STRAYS_MAX];
+    size_t before = 0;
+    for (int i = 0; i < 20; i++) {
+        size_t n = members(j, found, STRAYS_MAX);
+        for (size_t k = 0; k < n; k++) kill(found[k], SIGSTOP);
+        if (n == before) return;
+        before = n;
+    }
+}
+
+/* Kills what is left over and reaps it; what it used counts for `j`. Never waits for one of them alone: who is traced by a process
+ * of the same command is not ours to reap before that one has ended, which becomes a left-over only when its own parent has. So
+ * this returns when all have gone, or when none has gone for a while. */
+static void end_strays(struct job *j, pid_t *strays, size_t n) {
+    for (size_t i = 0; i < n; i++) kill(strays[i], SIGKILL);
+    for (uint64_t since = now_ms(); n && now_ms() - since < STUCK_MS;) {
+        size_t left = 0;
         for (size_t i = 0; i < n; i++) {
             struct rusage used;
-            if (wait4(strays[i], NULL, 0, &used) > 0) count(j, &used);
+            int status;
+            pid_t got = wait4(strays[i], &status, WNOHANG, &used);
+            if (got == 0 || (got > 0 && !has_ended(got, status))) strays[left++] = strays[i];
+            else if (got > 0) count(j, &used);
         }
+        if (left < n) since = now_ms();
+        n = left;
+        if (n) await_child();
+    }
+}
+
+/* Kills all that `j` has left. Each of these leaves its own children to us when it dies, hence again until there is none. Who forks
+ * faster than we kill, and than we stop, takes the whole box with it. */
+static void end_left(struct job *j) {
+    static pid_t strays[STRAYS_MAX];
+    uint64_t begin = 0;
+    for (size_t n; (n = find_strays(j, strays));) {
+        end_strays(j, strays, n);
         if (!begin) begin = now_ms();
-        if (now_ms() - begin > PATIENCE_MS) {
+        if (now_ms() - begin > DESPAIR_MS) {
             end_all(j);
             return;
         }
+        if (now_ms() - begin > PATIENCE_MS) stop_members(j);
     }
-    report(j);
+    report_end(j);
+}
+
+/* The first process has been reaped, and what it left behind is ours now. */
+static void end_job(struct job *j) {
+    static pid_t strays[STRAYS_MAX];
+    if (!others(j) && !j->keeps) {
+        end_all(j);
+        return;
+    }
+    j->first = ENDING;
+    if (j->keeps && find_strays(j, strays)) {
+        j->first = KEPT;
+        report(j, LEFT);
+    } else {
+        end_left(j);
+    }
+}
+
+/* What a command was allowed to leave running may have ended by itself. */
+static void look_at_kept(void) {
+    static pid_t strays[STRAYS_MAX];
+    for (struct job *j = jobs; j < jobs + JOBS_MAX; j++)
+        if (j->first == KEPT && !find_strays(j, strays)) report_end(j);
 }
 
 static void reap(void) {
     struct rusage used;
     int status;
+    unseen = 0;
     for (pid_t pid; (pid = wait4(-1, &status, WNOHANG, &used)) > 0;) {
-        struct job *j = job_of(pid);
+        struct job *j = has_ended(pid, status) ? job_of(pid) : NULL;
         if (!j) continue;
         count(j, &used);
         j->status = status;
         end_job(j);
     }
+    if (keeps_any()) look_at_kept();
 }
 
 static void kill_job(struct job *j) {
+    static pid_t strays[STRAYS_MAX];
     struct rusage used;
+    uint64_t since = now_ms();
+    j->keeps = 0;
+    if (j->first == KEPT) {
+        end_left(j);
+        return;
+    }
     kill(j->first, SIGKILL);
-    if (wait4(j->first, &j->status, 0, &used) > 0) count(j, &used);
+    for (;;) {
+        pid_t got = wait4(j->first, &j->status, WNOHANG, &used);
+        if (got > 0 && WIFSTOPPED(j->status)) continue; /* from before the signal */
+        if (got > 0) count(j, &used);
+        if (got) break;
+        await_child();
+        if (now_ms() - since > STUCK_MS) end_strays(j, strays, find_strays(j, strays)); /* one of them may trace it */
+    }
     end_job(j);
 }
 
-static void failed(uint32_t id, int why) {
-    uint64_t n[] = {(uint64_t)why};
-    send_numbers(FAILED, id, n, 1);
+static void failed(uint32_t id, int why, enum step step) {
+    uint64_t n[] = {(uint64_t)why, (uint64_t)step};
+    send_numbers(FAILED, id, n, 2);
 }
 
 /* A terminal of the box's own. Its other end goes to the manager, its name stays good inside. */
@@ -357,13 +504,41 @@ static int open_terminal(int *master) {
     return open(name, O_RDWR | O_NOCTTY | O_CLOEXEC);
 }
 
+/* A child that goes on in this program: nothing of the box's own is needed for it, and no program of the box's can stand in for it. */
+static void start_files(struct job *j, uint32_t id, int socket) {
+    pid_t pid = fork();
+    if (!pid) {
+        sigset_t none;
+        sigemptyset(&none);
+        setsid();
+        prctl(PR_SET_CHILD_SUBREAPER, 1);
+        tag_self(id);
+        if (chdir("/") || (domain >= 0 && syscall(SYS_landlock_restrict_self, domain, 0))) _exit(125);
+        /* Whoever looks at its calls from outside has to see its descriptors, and may be no more than an ordinary user. To those
+         * inside, its domain closes it, and the filter takes the calls away. */
+        if (watched) prctl(PR_SET_DUMPABLE, 1);
+        sigprocmask(SIG_SETMASK, &none, NULL);
+        serve_files(socket);
+    }
+    if (pid < 0) failed(id, errno, STARTING);
+    else *j = (struct job){.first = pid, .id = id};
+}
+
 /* Words: MANNER [ROWS COLUMNS] CWD ARGC ENVC then the arguments and the variables. Descriptors: stdin, stdout, stderr, perhaps two more. */
 static void spawn(uint32_t id, struct words w, int *fds, int count_fds) {
     struct job *j = job_of(0);
     uint64_t manner = number(&w);
-    int wanted = manner & ON_TERMINAL ? 0 : 3, master = -1, terminal = -1;
+    int wanted = manner & ON_TERMINAL ? 0 : manner & SERVES_FILES ? 1 : 3, master = -1, terminal = -1;
     if (!j || job_called(id) || count_fds < wanted) {
-        failed(id, EAGAIN);
+        failed(id, EAGAIN, STARTING);
+        return;
+    }
+    if (manner & SERVES_FILES) {
+        start_files(j, id, fds[0]);
+        return;
+    }
+    if (manner & KEEPS && !has_tags()) { /* what it leaves could not be told from what another leaves */
+        failed(id, EOPNOTSUPP, STARTING);
         return;
     }
     if (manner & ON_TERMINAL) {
@@ -372,7 +547,7 @@ static void spawn(uint32_t id, struct words w, int *fds, int count_fds) {
         terminal = open_terminal(&master);
         if (terminal >= 0) ioctl(master, TIOCSWINSZ, &size);
         if (terminal < 0) {
-            failed(id, errno);
+            failed(id, errno, STARTING);
             if (master >= 0) close(master);
             return;
         }
@@ -386,6 +561,7 @@ static void spawn(uint32_t id, struct words w, int *fds, int count_fds) {
     for (size_t i = 0; i < envc; i++) env[i] = word(&w);
 
     volatile int problem = 0; /* the child shares our memory until it has become the program */
+    volatile enum step step = STARTING;
     char **own = environ;
     pid_t pid = vfork();
     if (!pid) {
@@ -397,8 +573,11 @@ static void spawn(uint32_t id, struct words w, int *fds, int count_fds) {
             if (dup2(terminal >= 0 ? terminal : fds[i], i) < 0) goto failed;
         for (int i = wanted; i < count_fds; i++)
             if (dup2(fds[i], EXTRA_FD - (i - wanted)) < 0) goto failed;
+        step = ENTERING;
         if (chdir(cwd)) goto failed;
+        step = STARTING;
         prctl(PR_SET_CHILD_SUBREAPER, 1);
+        tag_self(id);
         if (!(manner & LONG_LIVED) && cpu_seconds != RLIM_INFINITY) {
             struct rlimit r = {cpu_seconds, cpu_seconds};
             if (setrlimit(RLIMIT_CPU, &r)) goto failed;
@@ -418,9 +597,9 @@ static void spawn(uint32_t id, struct words w, int *fds, int count_fds) {
     if (terminal >= 0) close(terminal);
     if (failure) {
         if (pid > 0) waitpid(pid, NULL, 0);
-        failed(id, failure);
+        failed(id, failure, step);
     } else {
-        *j = (struct job){.first = pid, .id = id};
+        *j = (struct job){.first = pid, .id = id, .keeps = !!(manner & KEEPS)};
         if (master >= 0) send_descriptor(TERMINAL, id, master);
     }
     if (master >= 0) close(master);
@@ -463,6 +642,7 @@ static int serve(void) {
         configured = 1;
         int null = open("/dev/null", O_RDWR | O_CLOEXEC); /* before anybody has to be asked */
         int listener = configure(w, fds, n);
+        find_tags();
         for (int i = 0; i < 3; i++) dup2(null, i);
         /* The numbers that commands are given stay taken, so that no descriptor that comes later has one of them: dup2 onto
          * itself would leave it close-on-exec. */
@@ -479,14 +659,31 @@ static int serve(void) {
         break;
     case KILL: {
         struct job *j = job_called(h.id);
-        if (!h.id) end_all(&jobs[0]);
+        if (!h.id) end_all(NULL);
         else if (j) kill_job(j);
+        break;
+    }
+    case LISTEN:
+    case DATAGRAM:
+    case UNCONNECTED:
+        if (!configured) die_because("a socket was asked for before the configuration");
+        send_socket(h.kind, h.id, (uint32_t)number(&w));
+        break;
+    case MEASURE: {
+        struct job *j = job_called(h.id);
+        uint64_t used[3] = {0};
+        if (j) measure(j, used);
+        send_numbers(MEASURED, h.id, used, 3);
         break;
     }
     case SIGNAL: {
         struct job *j = job_called(h.id);
         int which = (int)number(&w);
-        if (j) kill(-j->first, which); /* it leads a session and a group of its own */
+        if (j && j->first > 0) kill(-j->first, which); /* it leads a session and a group of its own */
+        if (j && j->first == KEPT) {
+            static pid_t found[STRAYS_MAX];
+            for (size_t i = members(j, found, STRAYS_MAX); i; i--) kill(found[i - 1], which);
+        }
         break;
     }
     default: die_because("a message of unknown kind");
@@ -521,5 +718,6 @@ noreturn void init(int fd, int memory) {
             reap();
         }
         if (wait[0].revents && !serve()) _exit(0);
+        if (unseen) reap();
     }
 }

@@ -20,6 +20,7 @@
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -74,6 +75,7 @@
 #define LOWER "/run/lower"
 #define STORE "/run/store"
 #define MEMORY "/run/memory"
+#define QUEUES "/dev/mqueue"
 #define PLACEHOLDER_TIME 86400 /* the same number is in confinement/linux/masks.py */
 
 struct attributes {
@@ -291,18 +293,51 @@ static void cover(const char *name, const char *below, const char *how) {
     close(target);
 }
 
-/* A mount namespace of our own. An ordinary user needs a user namespace for that, in which the ids stay what they are. */
-static void private_mounts(void) {
+/* A file with what a descriptor holds: a word can hold no NUL byte. */
+static void put_file(const char *name, int source) {
+    char bytes[65536];
+    const char *path = at(name);
+    int fd = open(path, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0644);
+    if (fd < 0) die(path);
+    ssize_t got;
+    for (off_t done = 0; (got = pread(source, bytes, sizeof bytes, done)) > 0; done += got)
+        if (write(fd, bytes, (size_t)got) != got) die(path);
+    if (got < 0) die(path);
+    close(fd);
+}
+
+/* Another content for one file below a staged directory. */
+static void replace(const char *name, const char *below, const char *from) {
+    int target = beneath(name, below);
+    if (is_dir(target)) die_because("a plan replaces a directory by a file");
+    int tree = (int)syscall(SYS_open_tree, AT_FDCWD, at(from), TREE_CLONE | O_CLOEXEC);
+    if (tree < 0) die(from);
+    set_attributes(tree, ATTR_RDONLY | ATTR_NOSUID | ATTR_NODEV, -1, from);
+    if (syscall(SYS_move_mount, tree, "", target, "", MOVE_FROM_EMPTY_PATH | MOVE_TO_EMPTY_PATH)) die(below);
+    close(tree);
+    close(target);
+}
+
+static int has_users, has_network;
+
+/* A namespace of our own. An ordinary user needs a user namespace for that, in which the ids stay what they are. */
+static void unshare_own(int kind) {
     unsigned uid = getuid(), gid = getgid();
     char line[64];
-    if (unshare((uid ? CLONE_NEWUSER : 0) | CLONE_NEWNS)) die("unshare");
-    if (uid) {
+    int with_users = uid && !has_users;
+    if (unshare((with_users ? CLONE_NEWUSER : 0) | kind)) die("unshare");
+    if (with_users) {
+        has_users = 1;
         write_text("/proc/self/setgroups", "deny");
         snprintf(line, sizeof line, "%u %u 1", uid, uid);
         write_text("/proc/self/uid_map", line);
         snprintf(line, sizeof line, "%u %u 1", gid, gid);
         write_text("/proc/self/gid_map", line);
     }
+}
+
+static void private_mounts(void) {
+    unshare_own(CLONE_NEWNS);
     if (mount(NULL, "/", NULL, MS_REC | MS_SLAVE, NULL)) die("mount");
 }
 
@@ -312,16 +347,55 @@ static void become(uid_t uid, gid_t gid) {
     prctl(PR_SET_PDEATHSIG, SIGKILL); /* a change of uid clears it */
 }
 
+/* One more address of the loopback interface, by the route protocol's RTM_NEWADDR. Without it there is less, and no hole. */
+static void add_address(int route, uint8_t family, const uint8_t *address, uint16_t size) {
+    struct message {
+        uint32_t length;
+        uint16_t type, flags;
+        uint32_t sequence, sender;
+        uint8_t family, prefix, kind, scope;
+        uint32_t interface;
+        uint8_t attributes[2 * (4 + 16)];
+    } m = {.type = 20, .flags = 0x601, .family = family, .prefix = (uint8_t)(size * 8), .kind = 2, .scope = 254, .interface = 1};
+    uint16_t head[2] = {(uint16_t)(4 + size), 0};
+    size_t at = 0;
+    for (head[1] = 1; head[1] <= 2; head[1]++) { /* IFA_ADDRESS, IFA_LOCAL */
+        memcpy(m.attributes + at, head, sizeof head);
+        memcpy(m.attributes + at + sizeof head, address, size);
+        at += head[0];
+    }
+    m.length = (uint32_t)(offsetof(struct message, attributes) + at);
+    (void)!send(route, &m, m.length, 0);
+}
+
+/* A network namespace's only interface. It gets a second address of each family: asked for addresses of a family "that this
+ * machine has" (AI_ADDRCONFIG), the C library takes no notice of 127.0.0.1 and ::1, and says that there are none. Nothing is
+ * reached by them but the box itself. The same addresses are in confinement/base.py. */
 static void loopback_up(void) {
+    static const uint8_t v4[] = {127, 82, 70, 1};
+    static const uint8_t v6[] = {0xfd, 0x72, 0x69, 0x6e, 0x67, 0x66, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1};
     int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     struct ifreq request = {.ifr_name = "lo", .ifr_flags = IFF_UP | IFF_RUNNING};
     if (fd < 0 || ioctl(fd, SIOCSIFFLAGS, &request)) die("loopback");
     close(fd);
+    int route = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, 0);
+    if (route < 0) return;
+    add_address(route, AF_INET, v4, sizeof v4);
+    add_address(route, AF_INET6, v6, sizeof v6);
+    close(route);
+}
+
+/* What of /proc is the machine's and no process's, whatever its modes say: commands may write their own files there. For
+ * bubblewrap the list is in confinement/linux/bwrap.py. */
+static void freeze_machine(void) {
+    static const char *const parts[] = {"/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus", "/proc/pressure"};
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+        if (!access(at(parts[i]), F_OK)) cover("/proc", parts[i] + sizeof "/proc", "freeze");
 }
 
 /* What bubblewrap does otherwise: the other namespaces, the new root, and a user namespace in which we own nothing. */
 static void enter(uid_t uid, gid_t gid, uid_t inside_uid, gid_t inside_gid) {
-    if (unshare(CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWCGROUP)) die("unshare");
+    if (unshare(CLONE_NEWPID | (has_network ? 0 : CLONE_NEWNET) | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWCGROUP)) die("unshare");
     pid_t first = fork();
     if (first < 0) die("fork");
     if (first) {
@@ -332,13 +406,14 @@ static void enter(uid_t uid, gid_t gid, uid_t inside_uid, gid_t inside_gid) {
     }
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     setsid();
-    loopback_up();
+    if (!has_network) loopback_up();
     if (sethostname("sandbox", 7)) die("hostname");
     if (mount("proc", at("/proc"), "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL)) die("proc");
-    char null[64];
-    snprintf(null, sizeof null, "%s/dev/null", area);
     /* It lists the keys that the caller's uid may see; keyrings are not namespaced. */
-    if (!access(at("/proc/keys"), F_OK) && mount(null, at("/proc/keys"), NULL, MS_BIND, NULL)) die("/proc/keys");
+    if (!access(at("/proc/keys"), F_OK)) cover("/proc", "keys", "hide");
+    freeze_machine();
+    /* Also so that Landlock has something to say yes to: queues belong to a file system that is not in the view otherwise. */
+    if (mount("mqueue", at(QUEUES), "mqueue", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL) && errno != ENODEV) die(QUEUES);
     if (chdir(area) || syscall(SYS_pivot_root, ".", ".") || umount2(".", MNT_DETACH) || chdir("/")) die("new root");
     if (getuid() != uid) become(uid, gid);
     own_users(inside_uid, inside_gid);
@@ -348,7 +423,11 @@ static void enter(uid_t uid, gid_t gid, uid_t inside_uid, gid_t inside_gid) {
 /* The way into the wall, one verb after the other:
  *
  *   join FILE                     write ourselves into a cgroup
+ *   capture FD UID GID            a network namespace of our own in which every address is local, and a keeper with these ids that makes sockets
+ *                                 there for whoever has the other end of FD; before `join`, because the keeper is no process of the box's
+ *   captured                      end here if the network is still the one that we were started in, or has an interface besides its loopback
  *   private                       a mount namespace of our own
+ *   network                       a network namespace of our own, its loopback up; bubblewrap's has no second addresses
  *   map UID GID UID GID           from here on, the owner of a mapped directory and the ids that stand for it (root only)
  *   layers UID GID UID GID        the same, for what an overlay is made of
  *   take PATH | mapped PATH       copy the mounts at PATH; they are numbered from 0
@@ -359,6 +438,8 @@ static void enter(uid_t uid, gid_t gid, uid_t inside_uid, gid_t inside_gid) {
  *   text NAME TEXT | link NAME TARGET | dir NAME | terminals NAME | tmpfs NAME SIZE MODE UID GID
  *   pin NAME BELOW                keep a directory below a directory of the new root where it is
  *   hide|freeze|anchor NAME BELOW cover a path of a directory of the new root: unreadable, read-only, or only unmovable
+ *   file NAME FD                  a file with what FD holds
+ *   replace NAME BELOW FROM       cover a file below a directory of the new root by the file FROM of the new root
  *   seal                          make the new root itself read-only
  *   become UID GID                leave uid 0 for good
  *   enter UID GID UID GID         for the wall without bubblewrap: our ids, and what they look like inside
@@ -370,12 +451,26 @@ noreturn static void prepare(struct words w) {
     static int trees[STAGES_MAX];
     size_t count = 0;
     int userns = -1;
+    uint64_t outside = 0;
     while (more(&w)) {
         const char *verb = word(&w);
         if (!strcmp(verb, "join")) {
             write_text(word(&w), "0");
+        } else if (!strcmp(verb, "capture")) {
+            int manager = (int)number(&w);
+            uid_t uid = (uid_t)number(&w);
+            outside = network_number();
+            unshare_own(CLONE_NEWNET);
+            has_network = 1;
+            capture(manager, uid, (gid_t)number(&w));
+        } else if (!strcmp(verb, "captured")) {
+            if (!has_network) die_because("a plan has captured no network");
+            check_captured(outside);
         } else if (!strcmp(verb, "private")) {
             private_mounts();
+        } else if (!strcmp(verb, "network")) {
+            if (unshare(CLONE_NEWNET)) die("network namespace");
+            loopback_up();
         } else if (!strcmp(verb, "map") || !strcmp(verb, "layers")) {
             unsigned n[4];
             for (int i = 0; i < 4; i++) n[i] = (unsigned)number(&w);
@@ -406,6 +501,12 @@ noreturn static void prepare(struct words w) {
         } else if (!strcmp(verb, "text")) {
             const char *name = word(&w);
             put_text(name, word(&w));
+        } else if (!strcmp(verb, "file")) {
+            const char *name = word(&w);
+            put_file(name, (int)number(&w));
+        } else if (!strcmp(verb, "replace")) {
+            const char *name = word(&w), *below = word(&w);
+            replace(name, below, word(&w));
         } else if (!strcmp(verb, "link")) {
             const char *name = word(&w), *target = word(&w);
             if (symlink(target, at(name))) die(name);
@@ -588,6 +689,7 @@ static int hear(int lifeline, struct words duties) {
 
 noreturn void launch(int plan, pid_t owner) {
     setsid(); /* the caller's Ctrl-C is the caller's to handle */
+    umask(022); /* what is built is for the box's user to enter, who may be another; PID 1 is told its own */
     struct words w = slurp(plan), cleanup = w;
     int lifeline = -1;
     fcntl(plan, F_SETFD, FD_CLOEXEC);

@@ -7,10 +7,11 @@
  *
  * Going on means that the kernel reads the arguments again: a second thread may have changed them by then. That can hide
  * something from the record, and nothing else, because namespaces, mounts and Landlock hold whether or not anybody looks. An
- * answer with an errno is final.
+ * answer with an errno is final. Where Landlock lets the box make no names, the guardian makes them (make.c).
  *
  * If the guardian dies, the kernel answers ENOSYS for it. Nothing here waits for the manager or for the box.
  */
+#include "job.h"
 #include "supervise.h"
 
 #include <errno.h>
@@ -18,6 +19,7 @@
 #include <fnmatch.h>
 #include <netinet/in.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,11 +35,13 @@
 #define PENDING_MAX 256
 #define APPROVED_MAX 512 /* a directory that is renamed takes as many questions as there are names in it that a rule may be about */
 #define SEEN_SIZE 4096 /* a power of two */
+#define FIRSTS_MAX 512 /* twice as many as there are commands at once */
 
 /* How each kind of call names what it is about. The numbers of calls come with the rules, since they differ by machine. */
 enum shape {
-    OPEN,        /* PATH FLAGS */
-    OPENAT,      /* DIR PATH FLAGS */
+    OPEN,        /* PATH FLAGS MODE */
+    OPENAT,      /* DIR PATH FLAGS MODE */
+    CREAT,       /* PATH MODE */
     OPENAT2,     /* DIR PATH HOW */
     EXEC,        /* PATH */
     EXECAT,      /* DIR PATH */
@@ -51,6 +55,8 @@ enum shape {
     SYMLINKAT,   /* TARGET DIR NEW */
     ADDRESS,     /* SOCKET ADDRESS LENGTH */
     SENDTO,      /* SOCKET BUFFER LENGTH FLAGS ADDRESS LENGTH */
+    DESCRIPTOR,  /* NUMBER */
+    MASK,        /* no path: the umask changes */
     SHAPES
 };
 
@@ -65,6 +71,7 @@ struct pending {
     struct notification call;
     uint64_t asked, approved[APPROVED_MAX];
     size_t approvals;
+    int changes;
 };
 
 /* What was touched, told without a packet each: the manager reads it when a command ends. One writer, one reader. */
@@ -78,12 +85,29 @@ struct list {
     size_t count;
 };
 
+/* A name that must not be made in a directory, whatever path leads there. */
+struct unmade {
+    uint64_t device, inode;
+    const char *name, *path;
+};
+
+/* The process that a command began with. */
+struct first {
+    pid_t pid;
+    uint64_t start; /* numbers are given again */
+    uint32_t job;
+};
+
 static struct {
-    int manager, full, strict;
+    int manager, full, strict, quiet;
+    uint8_t ports[65536 / 8]; /* of any address: connections to them are the proxy's to judge */
     struct call *calls;
     size_t call_count;
-    struct list write, read, cover, name, fixed;
-    uint64_t key[2], seen[SEEN_SIZE];
+    struct list write, read, system, cover, name, fixed, made;
+    struct unmade *unmade;
+    size_t unmade_count;
+    uint64_t key[2], seen[SEEN_SIZE], settled[SEEN_SIZE]; /* told; and asked in this command, with the wall to decide */
+    struct first firsts[FIRSTS_MAX];
     struct pending pending[PENDING_MAX], *again; /* the one whose answer has come, while its call is looked at once more */
     struct ring *ring;
 } self;
@@ -96,13 +120,20 @@ static void append(struct list *l, char *item) {
     l->items[l->count++] = item;
 }
 
-/* Words: full | strict | as UID GID | call NUMBER SHAPE NAME | write PATH | read PATH | cover PATH | name PATTERN |
- * fixed PATH | inode DEVICE NUMBER PATH */
+/* Words: full | quiet | strict | as UID GID | port NUMBER | root PATH | call NUMBER SHAPE NAME | write PATH | read PATH | system PATH | cover PATH | name PATTERN |
+ * fixed PATH | inode DEVICE NUMBER PATH | made PATH | unmade DEVICE NUMBER NAME PATH */
 static void read_rules(struct words w) {
     while (more(&w)) {
         const char *verb = word(&w);
         if (!strcmp(verb, "full")) {
             self.full = 1;
+        } else if (!strcmp(verb, "quiet")) {
+            self.quiet = 1;
+        } else if (!strcmp(verb, "port")) {
+            uint64_t port = number(&w) & 0xffff;
+            self.ports[port / 8] |= (uint8_t)(1u << port % 8);
+        } else if (!strcmp(verb, "root")) {
+            links_within(word(&w));
         } else if (!strcmp(verb, "strict")) {
             self.strict = 1;
         } else if (!strcmp(verb, "as")) {
@@ -125,12 +156,23 @@ static void read_rules(struct words w) {
             append(&self.write, word(&w));
         } else if (!strcmp(verb, "read")) {
             append(&self.read, word(&w));
+        } else if (!strcmp(verb, "system")) {
+            append(&self.system, word(&w));
         } else if (!strcmp(verb, "cover")) {
             append(&self.cover, word(&w));
         } else if (!strcmp(verb, "name")) {
             append(&self.name, word(&w));
         } else if (!strcmp(verb, "fixed")) {
             append(&self.fixed, word(&w));
+        } else if (!strcmp(verb, "made")) {
+            append(&self.made, word(&w));
+        } else if (!strcmp(verb, "unmade")) {
+            struct unmade *grown = realloc(self.unmade, (self.unmade_count + 1) * sizeof *grown);
+            if (!grown) die("memory");
+            self.unmade = grown;
+            struct unmade *u = &self.unmade[self.unmade_count++];
+            u->device = number(&w), u->inode = number(&w);
+            u->name = word(&w), u->path = word(&w);
         } else {
             die_because("the rules hold an unknown verb");
         }
@@ -145,6 +187,7 @@ void supervise(int listener, int rules, int ring, int manager) {
     if (self.ring == MAP_FAILED) die("ring");
     self.ring->size = (uint64_t)info.st_size - sizeof *self.ring;
     if (getrandom(self.key, sizeof self.key, 0) != sizeof self.key) die("random");
+    find_tags();
     broker_ready();
     listening = listener;
     self.manager = manager;
@@ -172,90 +215,7 @@ void answer_descriptor(uint64_t id, int fd, int flags) {
 
 int is_asked(uint64_t id) { return !ioctl(listening, NOTIF_ID_VALID, &id); }
 
-/* --- the caller's memory ----------------------------------------------------------------------------------------------- */
-
-ssize_t peek(pid_t pid, uint64_t address, void *into, size_t size) {
-    struct iovec ours = {into, size}, theirs = {(void *)(uintptr_t)address, size};
-    return process_vm_readv(pid, &ours, 1, &theirs, 1, 0);
-}
-
-/* A string, page by page: it may end just before one that is not there. 0 or an errno. */
-int peek_text(pid_t pid, uint64_t address, char *into) {
-    size_t got = 0;
-    while (got < PATH_SIZE) {
-        size_t room = 4096 - ((address + got) & 4095);
-        if (room > PATH_SIZE - got) room = PATH_SIZE - got;
-        ssize_t n = peek(pid, address + got, into + got, room);
-        if (n <= 0) return EFAULT;
-        if (memchr(into + got, 0, (size_t)n)) return 0;
-        got += (size_t)n;
-    }
-    return ENAMETOOLONG;
-}
-
 /* --- paths ------------------------------------------------------------------------------------------------------------- */
-
-int link_of(const char *path, char *into) {
-    ssize_t n = readlink(path, into, PATH_SIZE - 1);
-    if (n >= PATH_SIZE - 1) errno = ENAMETOOLONG;
-    if (n <= 0 || n >= PATH_SIZE - 1) return -1;
-    into[n] = 0;
-    return 0;
-}
-
-/* The root of the box, opened once: nobody in it may change its root, the filter sees to that. */
-int root_of(pid_t pid) {
-    static int root = -1;
-    char name[64];
-    snprintf(name, sizeof name, "/proc/%d/root", pid);
-    if (root < 0) root = open(name, O_PATH | O_DIRECTORY | O_CLOEXEC);
-    return root;
-}
-
-/* Where `text` leads the caller, links followed; a last name that is not there is kept. Returns 1 if nothing is there. */
-static int resolve(pid_t pid, int dirfd, const char *text, int follow, char *into) {
-    char name[64], whole[2 * PATH_SIZE];
-    if (*text == '/') {
-        snprintf(whole, sizeof whole, "%s", text);
-    } else {
-        char base[PATH_SIZE];
-        if (dirfd == HERE) snprintf(name, sizeof name, "/proc/%d/cwd", pid);
-        else snprintf(name, sizeof name, "/proc/%d/fd/%d", pid, dirfd);
-        if (link_of(name, base) || *base != '/') return -1;
-        if (*text) snprintf(whole, sizeof whole, "%s/%s", base, text);
-        else snprintf(whole, sizeof whole, "%s", base);
-    }
-    int root = root_of(pid);
-    if (root < 0) return -1;
-    struct how how = {O_PATH | O_CLOEXEC | (follow ? 0 : O_NOFOLLOW), 0, RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS};
-    int fd = (int)syscall(SYS_openat2, root, whole, &how, sizeof how);
-    char *last = NULL;
-    if (fd < 0 && (errno == ENOENT || errno == EACCES)) {
-        size_t end = strlen(whole);
-        while (end > 1 && whole[end - 1] == '/') whole[--end] = 0;
-        last = strrchr(whole, '/');
-        if (last && strcmp(last + 1, "..")) {
-            *last++ = 0;
-            how.flags = O_PATH | O_CLOEXEC;
-            fd = (int)syscall(SYS_openat2, root, *whole ? whole : "/", &how, sizeof how);
-            last[-1] = '/';
-        }
-    }
-    if (fd < 0) { /* not there, or not to be reached: as it was written */
-        snprintf(into, PATH_SIZE, "%.*s", PATH_SIZE - 1, whole);
-        return 1;
-    }
-    snprintf(name, sizeof name, "/proc/self/fd/%d", fd);
-    int bad = link_of(name, into);
-    close(fd);
-    if (bad || *into != '/') return -1;
-    if (last) {
-        size_t have = strlen(into);
-        if (have + strlen(last) + 2 > PATH_SIZE) return -1;
-        snprintf(into + have, PATH_SIZE - have, "%s%s", have > 1 ? "/" : "", last);
-    }
-    return !!last;
-}
 
 static int is_below(const char *path, const char *top) {
     size_t n = strlen(top);
@@ -291,11 +251,6 @@ static int is_fine(const char *path, int changes) {
     return below_any(path, changes ? &self.write : &self.read) && !below_any(path, &self.cover) && !has_named_part(path);
 }
 
-/* A descriptor that the caller has already, by another name. */
-static int is_own_descriptor(const char *text) {
-    return !strncmp(text, "/dev/std", 8) || !strncmp(text, "/dev/fd/", 8) || !strncmp(text, "/proc/self/fd/", 14) || !strcmp(text, "/dev/tty");
-}
-
 /* --- telling the manager ----------------------------------------------------------------------------------------------- */
 
 static uint64_t turned(uint64_t x, int by) { return x << by | x >> (64 - by); }
@@ -313,10 +268,10 @@ static void stir(uint64_t v[4], int rounds) {
 
 /* Stands for a question where it is compared. The command chooses the names, so it must not be able to find two that are alike: one
  * would be allowed in the other's place. Hence SipHash-2-4, with a key that nobody in the box knows. */
-static uint64_t hashed(const char *name, const char *one, const char *two) {
+static uint64_t hashed(uint32_t job, const char *name, const char *one, const char *two) {
     uint64_t v[4] = {self.key[0] ^ 0x736f6d6570736575u, self.key[1] ^ 0x646f72616e646f6du, self.key[0] ^ 0x6c7967656e657261u,
                      self.key[1] ^ 0x7465646279746573u};
-    uint64_t block = 0, count = 0;
+    uint64_t block = job, count = 4;
     const char *words[] = {name, one, two};
     for (int i = 0; i < 3; i++)
         for (const char *p = words[i];; p++) {
@@ -331,21 +286,76 @@ static uint64_t hashed(const char *name, const char *one, const char *two) {
     return (v[0] ^ v[1] ^ v[2] ^ v[3]) | 1; /* 0 stands for none */
 }
 
-static int was_seen(const char *name, const char *path) {
-    uint64_t hash = hashed(name, path, ""), *place = &self.seen[hash & (SEEN_SIZE - 1)];
+static int was_seen(uint32_t job, const char *name, const char *path, const char *second) {
+    uint64_t hash = hashed(job, name, path, second), *place = &self.seen[hash & (SEEN_SIZE - 1)];
     if (*place == hash) return 1;
     *place = hash; /* what it held is told again if it comes again */
     return 0;
 }
 
+/* When a process was started, and by whom. 0, or -1 if it is gone. */
+static int origin_of(pid_t pid, pid_t *parent, uint64_t *start) {
+    char path[64], text[1024];
+    unsigned long long ticks;
+    snprintf(path, sizeof path, "/proc/%d/stat", pid);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t got = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
+    if (fd >= 0) close(fd);
+    text[got > 0 ? got : 0] = 0;
+    char *at = strrchr(text, ')'); /* the name before it may hold anything */
+    if (!at || sscanf(at + 1, " %*c %d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %llu", parent, &ticks) != 2) return -1;
+    *start = ticks;
+    return 0;
+}
+
+/* A command's first process has no ancestor that could be asked if it spoils its own number. It was seen with it, when it became
+ * its program. */
+static void remember_first(pid_t pid) {
+    struct first *place = NULL, f = {.pid = pid};
+    pid_t parent;
+    if (origin_of(pid, &parent, &f.start) || !is_init(parent) || !(f.job = tag_of(pid))) return;
+    struct caller c = {.pid = pid};
+    if (look_at(&c) || c.leader != pid) return; /* a thread would take a place for nothing */
+    for (struct first *each = self.firsts; each < self.firsts + FIRSTS_MAX && (!place || place->pid != pid); each++)
+        if (each->pid == pid || (!place && !each->pid)) place = each;
+    for (struct first *each = self.firsts; !place && each < self.firsts + FIRSTS_MAX; each++)
+        if (kill(each->pid, 0) && errno == ESRCH) place = each;
+    if (place) *place = f;
+}
+
+static uint32_t job_of_first(pid_t pid, uint64_t start) {
+    for (const struct first *each = self.firsts; each < self.firsts + FIRSTS_MAX; each++)
+        if (each->pid == pid && each->start == start) return each->job;
+    return 0;
+}
+
+/* The command that a caller is of. One that has spoilt its own number is of the command that it was started by. */
+static uint32_t job_of_caller(pid_t pid) {
+    uint32_t job = tag_of(pid);
+    struct caller c = {.pid = pid};
+    if (job || look_at(&c)) return job;
+    pid = c.leader;
+    for (int depth = 0; depth < 64 && pid > 1; depth++) {
+        pid_t parent;
+        uint64_t start;
+        if ((job = tag_of(pid)) || origin_of(pid, &parent, &start) || (job = job_of_first(pid, start)) || is_init(pid)) return job;
+        pid = parent;
+    }
+    return 0;
+}
+
+/* Something was done that is not in the record. */
+static void put_unknown(void) { self.ring->dropped++; }
+
 /* Who floods us loses words, not time. */
-static void put_touched(const char *name, const char *one, const char *two) {
+static void put_touched(uint32_t job, const struct deed *d) {
     struct ring *r = self.ring;
-    char words[2 * PATH_SIZE + 64];
+    char words[2 * PATH_SIZE + 2 * STATE_SIZE + 80];
     uint64_t at = r->written % r->size, room = r->size - (r->written - __atomic_load_n(&r->consumed, __ATOMIC_ACQUIRE));
-    size_t size = (size_t)snprintf(words, sizeof words, "%s%c%s%c%s", name, 0, one, 0, two) + 1;
+    size_t size = (size_t)snprintf(words, sizeof words, "%u%c%s%c%s%c%s%c%s%c%s", job, 0, d->operation, 0, d->path, 0, d->second ? d->second : "", 0, d->before, 0,
+                                   d->second ? d->second_before : "") + 1;
     if (size > sizeof words || size > room) {
-        r->dropped++;
+        put_unknown();
         return;
     }
     size_t first = size < r->size - at ? size : r->size - at;
@@ -354,14 +364,14 @@ static void put_touched(const char *name, const char *one, const char *two) {
     __atomic_store_n(&r->written, r->written + size, __ATOMIC_RELEASE);
 }
 
-/* A question is one packet: kind, its number, pid, then the words. Never waits. */
-static int put_question(uint32_t question, uint32_t pid, const char *name, const char *one, const char *two) {
-    char packet[16 + 2 * PATH_SIZE + 64];
-    uint32_t head[4] = {PROTOCOL_VERSION, ASKED, question, pid};
+/* A question is one packet: kind, its number, the command that asks, then the words. Never waits. */
+static int put_question(uint32_t question, uint32_t job, const struct deed *d) {
+    char packet[16 + 2 * PATH_SIZE + 2 * STATE_SIZE + 64];
+    uint32_t head[4] = {PROTOCOL_VERSION, ASKED, question, job};
     memcpy(packet, head, sizeof head);
     size_t at = sizeof head;
-    const char *words[] = {name, one, two};
-    for (int i = 0; i < 3; i++) {
+    const char *words[] = {d->operation, d->path, d->second ? d->second : d->note, d->is_vain ? "vain" : "", d->before, d->second ? d->second_before : ""};
+    for (int i = 0; i < 6; i++) {
         size_t n = strlen(words[i]) + 1;
         memcpy(packet + at, words[i], n);
         at += n;
@@ -370,11 +380,13 @@ static int put_question(uint32_t question, uint32_t pid, const char *name, const
 }
 
 /* Returns 1 if the manager has said yes to just this already. */
-static int ask(const struct notification *n, const char *name, const char *one, const char *two) {
-    uint64_t hash = hashed(name, one, two);
+static int ask(const struct notification *n, const struct deed *d) {
+    uint32_t job = job_of_caller((pid_t)n->pid);
+    uint64_t hash = hashed(job, d->operation, d->path, d->second ? d->second : d->note);
     struct pending *p = self.again;
     for (size_t i = 0; p && i < p->approvals; i++)
         if (p->approved[i] == hash) return 1;
+    if (!d->changes && self.settled[hash & (SEEN_SIZE - 1)] == hash) return 1;
     if (!p) {
         for (p = self.pending; p < self.pending + PENDING_MAX && p->call.id; p++) {}
         if (p < self.pending + PENDING_MAX) *p = (struct pending){.call = *n};
@@ -382,10 +394,13 @@ static int ask(const struct notification *n, const char *name, const char *one, 
     }
     if (p) {
         p->asked = hash;
-        if (p->approvals < APPROVED_MAX && !put_question((uint32_t)(p - self.pending), n->pid, name, one, two)) return 0;
+        p->changes = d->changes;
+        if (p->approvals < APPROVED_MAX && !put_question((uint32_t)(p - self.pending), job, d)) return 0;
         p->call.id = p->asked = 0;
     }
-    answer(n->id, self.strict ? EACCES : 0); /* nobody can be asked: the wall decides alone, if it can */
+    put_unknown();
+    int is_ours = self.strict || !strcmp(d->operation, "through");
+    answer(n->id, is_ours ? EACCES : 0); /* nobody can be asked: the wall decides alone, if it can */
     return 0;
 }
 
@@ -396,9 +411,10 @@ void supervisor_answered(uint32_t question, uint32_t error) {
     struct pending *p = &self.pending[question];
     uint64_t asked = p->asked;
     p->asked = 0;
-    if (error || !self.strict) {
+    if (!error && !self.strict && !p->changes) self.settled[asked & (SEEN_SIZE - 1)] = asked;
+    if (error || !(self.strict || p->changes)) {
         answer(p->call.id, (int)error);
-    } else { /* what it is about may have changed: it is looked at again */
+    } else { /* what it is about may have changed, and something may have to be done for it: it is looked at again */
         struct notification call = p->call; /* the place may be given up before the call is answered */
         p->approved[p->approvals++] = asked;
         self.again = p;
@@ -410,7 +426,9 @@ void supervisor_answered(uint32_t question, uint32_t error) {
 
 void supervisor_forgets(void) {
     memset(self.seen, 0, sizeof self.seen);
+    memset(self.settled, 0, sizeof self.settled);
     broker_forgets();
+    forget_masks();
 }
 
 /* --- one call ---------------------------------------------------------------------------------------------------------- */
@@ -425,23 +443,252 @@ int is_fixed(const char *path) {
     return 0;
 }
 
-int permitted(const struct notification *n, const char *operation, const char *path, const char *second, int changes, const char *note) {
-    int fine = is_fine(path, changes) || (self.strict && !changes && is_fine(path, 1));
-    if (fine && (!second || is_fine(second, 1)) && (!*note || !strcmp(note, MISSING))) {
-        int told = changes || self.full || !strcmp(operation, "exec");
-        if (told && !was_seen(operation, path)) put_touched(operation, path, second ? second : "");
+int permitted(const struct notification *n, const struct deed *d) {
+    if (self.quiet && !self.strict && !self.made.count) return 1; /* nobody wants to know */
+    int fine = is_fine(d->path, d->changes) || (!d->changes && (self.strict || !*d->note) && is_fine(d->path, 1));
+    if (d->is_moot || (fine && (!d->second || is_fine(d->second, 1)) && (!*d->note || !strcmp(d->note, MISSING)))) {
+        int told = !d->is_vain && (d->changes || self.full || !strcmp(d->operation, "exec"));
+        uint32_t job = told ? job_of_caller((pid_t)n->pid) : 0;
+        if (told && !was_seen(job, d->operation, d->path, d->second ? d->second : "")) put_touched(job, d);
         return 1;
     }
-    return ask(n, operation, path, second ? second : note);
+    return ask(n, d);
 }
 
-static void on_path(const struct notification *n, const struct call *c, int changes, int dirfd, uint64_t address, int follow,
-                    const char *second) {
-    char text[PATH_SIZE], path[PATH_SIZE];
+int stays_linked(const struct notification *n, const char *path) {
+    return ask(n, &(struct deed){.operation = "through", .path = path, .before = "?", .note = "", .changes = 1});
+}
+
+/* Not to be found out: the wall decides, and the record says that it lacks something. */
+static void pass_unseen(const struct notification *n, int changes) {
+    if (changes) put_unknown();
+    answer(n->id, 0);
+}
+
+/* What is known of a call from what it is about: whether it can come to anything. What can, and fails all the same, is found by comparing. */
+static int comes_to_nothing(const struct call *c, const struct place *one, const struct place *two, uint64_t flags) {
+    if (one->how == NOWHERE || (two && two->how == NOWHERE)) return 1;
+    switch (c->shape) {
+    case OPEN:
+    case OPENAT:
+    case CREAT:
+    case OPENAT2: return one->how == ABSENT ? !(flags & O_CREAT) : flags & CHANGING && S_ISCHR(one->info.st_mode); /* a device keeps nothing */
+    case EXEC:
+    case EXECAT: return one->how == ABSENT || !S_ISREG(one->info.st_mode) || !(one->info.st_mode & 0111);
+    default: return 0;
+    }
+}
+
+/* Whether a call makes a name where there is none. */
+static int makes_name(const struct call *c, uint64_t flags, const struct place *two) {
+    return two || !strcmp(c->name, "create") || (c->shape <= OPENAT2 && flags & O_CREAT);
+}
+
+static int is_unmade(const char *path) {
+    for (size_t i = 0; i < self.unmade_count; i++)
+        if (!strcmp(self.unmade[i].path, path)) return 1;
+    return 0;
+}
+
+static int is_moot(const char *operation, int makes, const struct place *one, const struct place *two) {
+    const struct place *made = !strcmp(operation, "link") ? two : !strcmp(operation, "create") ? one : NULL;
+    if ((made && made->how == THERE) || ((two || !strcmp(operation, "delete")) && one->how == ABSENT)) return 1;
+    return one->how == ABSENT && !makes && is_unmade(one->path);
+}
+
+/* What must not be made under that name in a directory, whatever path led there; NULL if it may. */
+static const struct unmade *unmade_in(int directory, const char *name) {
+    struct stat info;
+    for (size_t i = 0; *name && directory >= 0 && i < self.unmade_count; i++) {
+        const struct unmade *u = &self.unmade[i];
+        if (!strcmp(u->name, name) && !fstat(directory, &info) && info.st_dev == u->device && info.st_ino == u->inode) return u;
+    }
+    return NULL;
+}
+
+int is_never_made(int directory, const char *name) { return unmade_in(directory, name) != NULL; }
+
+/* A place by the name that the rules know, if it is one that must not be made. */
+static void know(struct place *p) {
+    const char *name = p->how == ABSENT || p->how == UNKNOWN ? p->name : p->how == THERE && strrchr(p->path, '/') ? strrchr(p->path, '/') + 1 : "";
+    const struct unmade *u = unmade_in(p->parent, name);
+    if (!u) return;
+    snprintf(p->path, sizeof p->path, "%s", u->path);
+    if (p->how == UNKNOWN) p->how = ABSENT;
+}
+
+/* Whether the box may not make that name itself, because Landlock is against it, and we have to. */
+static int is_ours_to_make(const struct place *p) {
+    if (p->how == UNKNOWN) return self.made.count && p->parent >= 0; /* too long a path, below a directory of the box */
+    return (p->how == ABSENT || p->how == THERE) && below_any(p->path, &self.made);
+}
+
+/* The rules have nothing against it. */
+static void proceed(const struct notification *n, const struct call *c, const struct asked *asked, struct place *one, struct place *two) {
+    const uint64_t *a = n->data.args;
+    struct place *target = two ? two : one;
+    if (!makes_name(c, asked->flags, two) || c->shape == ADDRESS || target->is_odd || !is_ours_to_make(target)) {
+        answer(n->id, 0);
+        return;
+    }
+    switch (n->data.nr) {
+#ifdef SYS_open /* machines younger than these calls have only their successors */
+    case SYS_mkdir: make_directory(n, one, (mode_t)a[1]); break;
+    case SYS_mknod: make_node(n, one, (mode_t)a[1]); break;
+    case SYS_symlink: make_symlink(n, one, a[0]); break;
+    case SYS_link: make_link(n, one, two); break;
+    case SYS_rename: make_rename(n, one, two, 0); break;
+#endif
+#ifdef SYS_renameat
+    case SYS_renameat: make_rename(n, one, two, 0); break;
+#endif
+    case SYS_renameat2: make_rename(n, one, two, (unsigned)a[4]); break;
+    case SYS_mkdirat: make_directory(n, one, (mode_t)a[2]); break;
+    case SYS_mknodat: make_node(n, one, (mode_t)a[2]); break;
+    case SYS_symlinkat: make_symlink(n, one, a[0]); break;
+    case SYS_linkat: make_link(n, one, two); break;
+    default: make_file(n, one, asked);
+    }
+}
+
+/* Whether a call changes the file itself, and not only its name. */
+static int changes_file(const struct notification *n, const struct call *c, uint64_t flags, const struct place *p) {
+    const uint64_t *a = n->data.args;
+    if (c->shape <= OPENAT2) return opens_to_write(flags);
+    if (!strcmp(c->name, "chmod")) return ((c->shape == FOLLOWEDAT ? a[2] : a[1]) & 07777) != (p->info.st_mode & 07777u);
+    return !strcmp(c->name, "write") || !strcmp(c->name, "chown") || !strcmp(c->name, "utime");
+}
+
+/* Whether a name that a rule may be about is made too deep to have a path: it could be moved to where it has one, and nobody would ask
+ * about it then. */
+static int is_hidden_name(const struct call *c, uint64_t flags, const struct place *target, const struct place *two) {
+    return target->how == UNKNOWN && makes_name(c, flags, two) && is_ours_to_make(target) && has_named_part(target->name);
+}
+
+/* Whether a mode is set that it has already, on what is covered: a read-only cover takes no mode, and there is nothing to refuse. */
+static int is_no_change(const struct notification *n, const struct call *c, const struct place *p) {
+    return !strcmp(c->name, "chmod") && p->how == THERE && !S_ISLNK(p->info.st_mode) && !changes_file(n, c, 0, p) && below_any(p->path, &self.cover);
+}
+
+/* Whether it would write to a file that is somebody else's, too, and cannot be made a file of its own: then that is the answer. Only what
+ * the rules have let pass comes here, since parting changes something itself. */
+static int stays_foreign(const struct notification *n, const struct call *c, const struct asked *asked, const struct place *p) {
+    int is_open = c->shape <= OPENAT2, empty = is_open && !asked->resolve && opens_to_empty(asked->flags);
+    if ((p->info.st_nlink < 2 && !p->is_held) || !changes_file(n, c, asked->flags, p)) return 0;
+    if (part_links((pid_t)n->pid, p, empty, is_open) != STAYS_LINKED) return 0;
+    if (stays_linked(n, *p->path ? p->path : asked->text ? asked->text : "a file")) answer(n->id, EACCES);
+    return 1;
+}
+
+/* One path, or two if `two` is given. */
+static void on_places(const struct notification *n, const struct call *c, const struct asked *asked, int changes, struct place *one, struct place *two) {
+    char before[STATE_SIZE], second_before[STATE_SIZE];
+    uint64_t flags = asked->flags;
     const char *name = c->shape > OPENAT2 ? c->name : changes ? "write" : "read";
-    int missing = -1;
-    if (!peek_text((pid_t)n->pid, address, text) && !is_own_descriptor(text)) missing = resolve((pid_t)n->pid, dirfd, text, follow, path);
-    if (missing < 0 || permitted(n, name, path, second, changes, missing && !changes ? MISSING : "")) answer(n->id, 0);
+    struct place *subject = one, *second = two;
+    know(one);
+    if (two) know(two);
+    /* What is not known of one path must not keep the rules from the other. */
+    if (two && (one->how == UNNAMED || one->how == UNKNOWN)) subject = two, second = NULL, name = "create"; /* a file without a name gets one */
+    else if (two && two->how == UNKNOWN) second = NULL;
+    if (changes && (one->how == UNKNOWN || (two && two->how == UNKNOWN))) put_unknown(); /* the record says that it lacks something */
+    if (is_hidden_name(c, flags, two ? two : one, two)) {
+        answer(n->id, EACCES);
+    } else if (subject->how == UNKNOWN) {
+        if (!(changes && !two && stays_foreign(n, c, asked, one))) proceed(n, c, asked, one, two); /* the wall decides */
+    } else if ((subject->how == UNNAMED && (*subject->path != '/' || (c->shape != EXEC && c->shape != EXECAT))) || (second && second->how == UNNAMED)) {
+        answer(n->id, 0); /* there is no name that a rule could be about; a program in memory is for the record */
+    } else if (!second && is_no_change(n, c, subject)) {
+        answer_done(n->id);
+    } else {
+        struct deed d = {.operation = name, .path = subject->path, .second = second ? second->path : NULL, .changes = changes,
+                         .before = changes ? state_of(subject, before) : "?", .second_before = second ? state_of(second, second_before) : "",
+                         .note = (subject->how == ABSENT || subject->how == NOWHERE) && !changes ? MISSING : "",
+                         .is_vain = comes_to_nothing(c, subject, second, flags), .is_moot = is_moot(name, makes_name(c, flags, two), subject, second)};
+        if (permitted(n, &d) && !(changes && !second && stays_foreign(n, c, asked, subject))) proceed(n, c, asked, one, two);
+    }
+}
+
+/* What has to stay open until it is made. */
+static int kept(const struct call *c, uint64_t flags, int changes, int is_pair) {
+    return self.made.count && changes && (is_pair || !strcmp(c->name, "create") || (c->shape <= OPENAT2 && flags & O_CREAT)) ? KEEP : 0;
+}
+
+static void on_asked(const struct notification *n, const struct call *c, const struct asked *asked, int changes, int dirfd, uint64_t address, int follow) {
+    static struct place place;
+    char text[PATH_SIZE];
+    if (!address && (c->shape == FOLLOWEDAT || c->shape == PATHAT)) *text = 0; /* utimensat takes a descriptor alone so */
+    else if (peek_text((pid_t)n->pid, address, text)) {
+        pass_unseen(n, changes);
+        return;
+    }
+    struct asked whole = *asked;
+    whole.base = dirfd, whole.text = text;
+    resolve((pid_t)n->pid, dirfd, text, (follow ? FOLLOW : 0) | kept(c, asked->flags, changes, 0), &place);
+    on_places(n, c, &whole, changes, &place, NULL);
+    leave_place(&place);
+}
+
+static void on_path(const struct notification *n, const struct call *c, int changes, int dirfd, uint64_t address, int follow) {
+    on_asked(n, c, &(struct asked){0}, changes, dirfd, address, follow);
+}
+
+/* A file of the system's, as it is written: loaders and runtimes read little else, and nothing of it is refused. */
+static int is_plainly_readable(const char *text) {
+    return below_any(text, &self.system) && !strstr(text, "/..") && !is_suspect(text);
+}
+
+static void on_open(const struct notification *n, const struct call *c, int dirfd, uint64_t address, const struct asked *asked) {
+    char text[PATH_SIZE];
+    uint64_t flags = asked->flags;
+    if (!(flags & CHANGING) && !self.full && (peek_text((pid_t)n->pid, address, text) || is_plainly_readable(text))) {
+        answer(n->id, 0);
+        return;
+    }
+    int makes = (flags & (O_CREAT | O_EXCL)) == (O_CREAT | O_EXCL);
+    on_asked(n, c, asked, !!(flags & CHANGING), dirfd, address, !(flags & O_NOFOLLOW) && !makes);
+}
+
+static void on_descriptor(const struct notification *n, const struct call *c, int number) {
+    static struct place place;
+    place.keeps = 0;
+    find_descriptor_of((pid_t)n->pid, number, &place);
+    on_places(n, c, &(struct asked){0}, 1, &place, NULL);
+}
+
+static void on_pair(const struct notification *n, const struct call *c, int from, uint64_t old, int follow, int to, uint64_t new) {
+    static struct place one, two;
+    char text[PATH_SIZE];
+    pid_t pid = (pid_t)n->pid;
+    if (peek_text(pid, old, text)) {
+        pass_unseen(n, 1);
+        return;
+    }
+    resolve(pid, from, text, (follow ? FOLLOW : 0) | kept(c, 0, 1, 1), &one);
+    if (peek_text(pid, new, text)) {
+        pass_unseen(n, 1);
+    } else {
+        resolve(pid, to, text, kept(c, 0, 1, 1), &two);
+        on_places(n, c, &(struct asked){0}, 1, &one, &two);
+        leave_place(&two);
+    }
+    leave_place(&one);
+}
+
+static void on_local(const struct notification *n, const struct call *c, const char *path) {
+    static struct place place;
+    static char text[PATH_SIZE + 8];
+    int makes = !strcmp(c->name, "bind");
+    resolve((pid_t)n->pid, HERE, path, makes ? 0 : FOLLOW, &place);
+    if (makes) {
+        struct call create = {c->nr, ADDRESS, "create"};
+        on_places(n, &create, &(struct asked){0}, 1, &place, NULL);
+    } else if (place.how == UNNAMED || place.how == UNKNOWN || (place.how == THERE && !is_suspect(place.path))) {
+        answer(n->id, 0);
+    } else {
+        snprintf(text, sizeof text, "unix:%s", place.path);
+        if (ask(n, &(struct deed){.operation = c->name, .path = text, .before = "?", .note = place.how == THERE ? "" : MISSING})) answer(n->id, 0);
+    }
 }
 
 static void on_address(const struct notification *n, const struct call *c, uint64_t address, uint64_t length) {
@@ -452,8 +699,7 @@ static void on_address(const struct notification *n, const struct call *c, uint6
         struct sockaddr_un local;
         char bytes[128];
     } a;
-    char text[PATH_SIZE], path[PATH_SIZE];
-    int missing = 0;
+    char text[PATH_SIZE];
     memset(&a, 0, sizeof a);
     size_t size = length < sizeof a ? (size_t)length : sizeof a;
     if (size < sizeof(sa_family_t) || peek((pid_t)n->pid, address, &a, size) < 2) {
@@ -474,71 +720,58 @@ static void on_address(const struct notification *n, const struct call *c, uint6
         break;
     }
     case AF_UNIX:
-        if (size <= sizeof(sa_family_t)) {
-            answer(n->id, 0);
-            return;
-        }
         a.bytes[sizeof a - 1] = 0;
-        if (!a.local.sun_path[0]) {
-            snprintf(text, sizeof text, "unix:@%s", a.local.sun_path + 1);
-            break;
-        }
-        missing = resolve((pid_t)n->pid, HERE, a.local.sun_path, 1, path);
-        if (missing < 0) {
-            answer(n->id, 0);
-            return;
-        }
-        snprintf(text, sizeof text, "unix:%.*s", PATH_SIZE - 8, path);
-        break;
+        if (size > sizeof(sa_family_t) && a.local.sun_path[0]) on_local(n, c, a.local.sun_path);
+        else answer(n->id, 0); /* a name that is no path lives in the box's own network */
+        return;
     default: answer(n->id, 0); return;
     }
-    if (ask(n, c->name, text, missing ? MISSING : "")) answer(n->id, 0);
+    uint16_t port = ntohs(a.any.sa_family == AF_INET ? a.v4.sin_port : a.v6.sin6_port);
+    int led_out = self.ports[port / 8] >> port % 8 & 1 && !strcmp(c->name, "connect");
+    if (led_out || ask(n, &(struct deed){.operation = c->name, .path = text, .before = "?", .note = ""})) answer(n->id, 0);
 }
 
 static void on_call(const struct notification *n, const struct call *c) {
     const uint64_t *a = n->data.args;
-    char second[PATH_SIZE], text[PATH_SIZE];
     int here = HERE;
     switch (c->shape) {
-    case OPEN: on_path(n, c, !!(a[1] & CHANGING), here, a[0], !(a[1] & O_NOFOLLOW), NULL); break;
-    case OPENAT: on_path(n, c, !!(a[2] & CHANGING), (int)a[0], a[1], !(a[2] & O_NOFOLLOW), NULL); break;
+    case OPEN: on_open(n, c, here, a[0], &(struct asked){.flags = a[1], .mode = a[1] & O_CREAT ? a[2] : 0}); break;
+    case OPENAT: on_open(n, c, (int)a[0], a[1], &(struct asked){.flags = a[2], .mode = a[2] & O_CREAT ? a[3] : 0}); break;
+    case CREAT: on_open(n, c, here, a[0], &(struct asked){.flags = O_CREAT | O_WRONLY | O_TRUNC, .mode = a[1]}); break;
     case OPENAT2: {
         struct how how = {0};
-        if (peek((pid_t)n->pid, a[2], &how, sizeof how.flags) < 0) {
-            answer(n->id, 0);
-            break;
-        }
-        int changes = !!(how.flags & CHANGING);
-        if (changes || self.full) on_path(n, c, changes, (int)a[0], a[1], !(how.flags & O_NOFOLLOW), NULL);
+        if (peek((pid_t)n->pid, a[2], &how, sizeof how) != sizeof how) pass_unseen(n, 1);
+        else if (how.flags & CHANGING || self.full) on_open(n, c, (int)a[0], a[1], &(struct asked){how.flags, how.mode, how.resolve, 0, NULL});
         else answer(n->id, 0);
         break;
     }
-    case EXEC: on_path(n, c, 0, here, a[0], 1, NULL); break;
-    case EXECAT: on_path(n, c, 0, (int)a[0], a[1], 1, NULL); break;
-    case PATH: on_path(n, c, 1, here, a[0], 0, NULL); break;
-    case PATHAT: on_path(n, c, 1, (int)a[0], a[1], 0, NULL); break;
-    case FOLLOWED: on_path(n, c, 1, here, a[0], 1, NULL); break;
-    case FOLLOWEDAT: on_path(n, c, 1, (int)a[0], a[1], 1, NULL); break;
-    case PAIR:
-        if (peek_text((pid_t)n->pid, a[1], text) || resolve((pid_t)n->pid, here, text, 0, second) < 0) answer(n->id, 0);
-        else on_path(n, c, 1, here, a[0], 0, second);
+    case MASK:
+        mask_changes((pid_t)n->pid);
+        answer(n->id, 0);
         break;
-    case PAIRAT:
-        if (peek_text((pid_t)n->pid, a[3], text) || resolve((pid_t)n->pid, (int)a[2], text, 0, second) < 0) answer(n->id, 0);
-        else on_path(n, c, 1, (int)a[0], a[1], 0, second);
-        break;
-    case SYMLINK: on_path(n, c, 1, here, a[1], 0, NULL); break;
-    case SYMLINKAT: on_path(n, c, 1, (int)a[1], a[2], 0, NULL); break;
+    case EXEC: on_path(n, c, 0, here, a[0], 1); break;
+    case EXECAT: on_path(n, c, 0, (int)a[0], a[1], 1); break;
+    case PATH: on_path(n, c, 1, here, a[0], 0); break;
+    case PATHAT: on_path(n, c, 1, (int)a[0], a[1], 0); break;
+    case FOLLOWED: on_path(n, c, 1, here, a[0], 1); break;
+    case FOLLOWEDAT: on_path(n, c, 1, (int)a[0], a[1], 1); break;
+    case PAIR: on_pair(n, c, here, a[0], 0, here, a[1]); break;
+    case PAIRAT: on_pair(n, c, (int)a[0], a[1], !strcmp(c->name, "link") && a[4] & AT_SYMLINK_FOLLOW, (int)a[2], a[3]); break;
+    case SYMLINK: on_path(n, c, 1, here, a[1], 0); break;
+    case SYMLINKAT: on_path(n, c, 1, (int)a[1], a[2], 0); break;
     case ADDRESS: on_address(n, c, a[1], a[2]); break;
     case SENDTO:
         if (a[4]) on_address(n, c, a[4], a[5]);
         else answer(n->id, 0);
         break;
+    case DESCRIPTOR: on_descriptor(n, c, (int)a[0]); break;
     case SHAPES: answer(n->id, 0);
     }
 }
 
 static void on_notification(const struct notification *n) {
+    mask_seen((pid_t)n->pid);
+    if (n->data.nr == SYS_execve || n->data.nr == SYS_execveat) remember_first((pid_t)n->pid);
     if (self.strict && brokered(n)) return;
     for (size_t i = 0; i < self.call_count; i++)
         if (self.calls[i].nr == n->data.nr) {

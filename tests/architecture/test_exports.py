@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import ast
+import copy
 import enum
+import errno
 import inspect
+import os
+import pickle
 import re
 import subprocess
 import sys
@@ -14,8 +18,11 @@ from pathlib import Path
 import pytest
 
 import ringfence
+import ringfence.sync
 from ringfence import errors
+from ringfence.cli.exits import FAULT_CODE, RESERVED, exit_code_of
 from ringfence.engines.boxes.classify import allowed
+from ringfence.errors import CANNOT_RUN_CODE
 from ringfence.values.guarantee import Guarantee
 from ringfence.values.limits import Limit, Limits
 from ringfence.values.outcome import Ending
@@ -45,6 +52,22 @@ def test_what_type_checkers_see_what_is_loaded_and_what_is_public_are_the_same()
 
     assert {name for name, _ in imported} == set(ringfence.__all__)
     assert imported == set(ringfence._HOME.items())
+
+
+def test_the_blocking_face_has_its_names_and_no_others() -> None:
+    tree = ast.parse(Path(ringfence.sync.__file__).read_text())
+    for_checkers = next(node for node in tree.body if isinstance(node, ast.If))
+    imported = {
+        (alias.name, node.module)
+        for node in for_checkers.body
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+
+    assert [name for name in ringfence.sync.__all__ if not hasattr(ringfence.sync, name)] == []
+    assert sorted(set(ringfence.sync.__all__)) == ringfence.sync.__all__ == sorted(name for name, _ in imported)
+    assert imported == set(ringfence.sync._HOME.items())
+    assert {"Sandbox", "SandboxManager", "SandboxPool", "Workspaces", "run"} <= set(ringfence.sync.__all__)
 
 
 def test_a_name_that_is_not_there_is_an_ordinary_error() -> None:
@@ -165,7 +188,7 @@ def test_every_error_hangs_in_the_drawn_tree_where_it_hangs_in_the_code() -> Non
 
     assert drawn.keys() == {error.__name__ for error in FAMILY}
     for error in FAMILY:
-        base = error.__mro__[1].__name__
+        base = next(kind.__name__ for kind in error.__mro__[1:] if kind in (*FAMILY, Exception))
         assert drawn[error.__name__] == (base if base != "Exception" else "")
 
 
@@ -178,6 +201,82 @@ def test_every_error_is_public_and_the_family_of_the_requirement_is_whole() -> N
 
     names = {error.__name__ for error in FAMILY}
     assert required <= names <= set(ringfence.__all__)
+
+
+def _drawn_builtins() -> dict[str, str]:
+    """Each class in the docstring's tree that has a builtin on its right."""
+    rows = re.findall(r"[├└]── (\w+) .*? ([A-Z]\w*Error)$", errors.__doc__ or "", re.MULTILINE)
+    return dict(rows)
+
+
+@pytest.mark.req("C10")
+def test_every_error_is_the_builtin_that_the_tree_says_and_no_other() -> None:
+    drawn = _drawn_builtins()
+
+    assert len(drawn) > 10
+    for error in FAMILY:
+        builtin = {base.__name__ for base in error.__bases__ if base.__module__ == "builtins"} - {"Exception"}
+        assert builtin == ({drawn[error.__name__]} if error.__name__ in drawn else set())
+
+
+def _made(error: type[errors.RingfenceError]) -> errors.RingfenceError:
+    """One of each, by whatever its constructor takes."""
+    texts = {"seconds": 2.0, "limit": 3.0, "exit_code": 4, "given": [1]}
+    needed = [
+        texts.get(name, f"a {name}")
+        for name, parameter in inspect.signature(error).parameters.items()
+        if parameter.default is parameter.empty
+    ]
+    return error(*needed, hint="do so")
+
+
+@pytest.mark.req("C10")
+@pytest.mark.parametrize("error", FAMILY, ids=lambda error: error.code)
+def test_every_error_survives_copy_and_pickle_with_all_it_carries(error: type[errors.RingfenceError]) -> None:
+    fault = _made(error)
+    fault.violations = ("seen",)
+
+    for twin in (pickle.loads(pickle.dumps(fault)), copy.copy(fault)):
+        assert type(twin) is error and str(twin) == str(fault) and vars(twin) == vars(fault)
+        assert getattr(twin, "errno", None) == getattr(fault, "errno", None)
+
+
+@pytest.mark.req("C10")
+@pytest.mark.parametrize("error", FAMILY, ids=lambda error: error.code)
+def test_every_error_has_an_exit_code_and_an_ending_in_the_journal(error: type[errors.RingfenceError]) -> None:
+    code = exit_code_of(_made(error))
+
+    assert code == (CANNOT_RUN_CODE if error is errors.SpawnFailed else FAULT_CODE)
+    assert code in RESERVED
+
+
+@pytest.mark.parametrize(
+    ("number", "code"), [(errno.ENOENT, 127), (errno.EACCES, 126), (errno.ENOEXEC, 126), (None, 126)]
+)
+def test_a_program_that_cannot_be_started_has_the_exit_code_of_shells(number: int | None, code: int) -> None:
+    assert errors.SpawnFailed("x", "why", number=number).exit_code == code
+
+
+@pytest.mark.parametrize(
+    ("number", "kind"),
+    [
+        (errno.ENOENT, FileNotFoundError),
+        (errno.EEXIST, FileExistsError),
+        (errno.EISDIR, IsADirectoryError),
+        (errno.ENOTDIR, NotADirectoryError),
+        (errno.EACCES, PermissionError),
+        (errno.EPERM, PermissionError),
+        (errno.EROFS, PermissionError),
+        (errno.ENOSPC, OSError),
+        (errno.ENOTEMPTY, OSError),
+    ],
+)
+def test_an_errno_leads_to_the_class_that_python_has_for_it(number: int, kind: type[OSError]) -> None:
+    fault = errors.FileError.of(number, "a/b")
+
+    assert isinstance(fault, kind) and isinstance(fault, errors.RingfenceError)
+    assert (fault.errno, fault.filename, fault.path) == (number, "a/b", "a/b")
+    assert os.strerror(number) in str(fault) and "'a/b'" in str(fault)
 
 
 def test_a_hint_shows_in_the_message_and_can_be_had_alone() -> None:
@@ -193,15 +292,16 @@ def test_only_our_own_errors_are_raised_by_name() -> None:
         "AttributeError",  # what a module's own lookup of names has to raise
         "AssertionError",  # a promise between two of our own parts was broken
         "CancelledError",  # asyncio's word for being asked to stop
+        "ConnectionResetError",  # what asyncio's own streams say of an end that is gone; the proxy's say the same
         "FileNotFoundError",  # caught one call above
         "OSError",  # caught and translated one call above
         "PermissionError",  # the same
-        "RuntimeError",  # a closed object was used: a mistake in the caller's code, as in the standard library
+        "TypeError",  # a keyword that no function has, as Python itself says it
         "ValueError",  # the same
     }
     found: dict[str, str] = {}
     for path in Path(ringfence.__file__).parent.rglob("*.py"):
-        if path.parent.name in ("drivers", "runner"):
+        if {"drivers", "runner"} & set(path.parts):
             continue  # programs of their own, which run beside us or in a box
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Raise) and node.exc is not None:

@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from tests.attacks.cases import LATER, Case, load
+from tests.attacks.cases import LATER, OF_THE_PROXY, Case, load
 from tests.attacks.harness import Arena, Caller, Outcome, Verdict, callers
 from tests.attacks.worker import Way
 
@@ -23,25 +23,28 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--wall", metavar="NAME", help="behind which wall, such as unshare or docker (default: the best)"
     )
+    parser.add_argument("--network", action="store_true", help="in boxes with a network, behind which all is refused")
     parser.add_argument("--case", action="append", metavar="ID", help="only this case (may be given again)")
     parser.add_argument("--verbose", action="store_true", help="print every case, and all evidence of the unsafe ones")
     options = parser.parse_args(arguments)
 
     cases = [case for case in load() if not options.case or case.id in options.case]
+    cases = [case for case in cases if not options.network or case.id not in OF_THE_PROXY]
     if unknown := set(options.case or ()) - {case.id for case in cases}:
         parser.error(f"no such case: {', '.join(sorted(unknown))}")
     if options.user == _UNCONFINED:
         return _controls([case for case in cases if case.control == "leak"], options.verbose)
     chosen = [Caller(options.user)] if options.user else callers()
     ways = [Way(options.way)] if options.way else _WAYS
-    return max(_attacks(caller, options.wall, ways, cases, options.verbose) for caller in chosen)
+    return max(_attacks(caller, options, ways, cases) for caller in chosen)
 
 
-def _attacks(caller: Caller, wall: str | None, ways: Sequence[Way], cases: Sequence[Case], verbose: bool) -> int:
+def _attacks(caller: Caller, options: argparse.Namespace, ways: Sequence[Way], cases: Sequence[Case]) -> int:
+    wall, verbose = options.wall, options.verbose
     if caller is Caller.ROOT and os.geteuid() != 0:
         sys.exit("only root can play root's part")
     unexpected = 0
-    with Arena(caller, wall) as arena:
+    with Arena(caller, wall, network=options.network) as arena:
         for way in ways:
             fitting = [case for case in cases if way in case.ways]
             safe: list[Case] = []

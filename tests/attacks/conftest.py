@@ -30,6 +30,16 @@ def arena(request: pytest.FixtureRequest) -> Iterator[Arena]:
         yield arena
 
 
+@pytest.fixture(scope="session", params=callers(), ids=str)
+def networked(request: pytest.FixtureRequest) -> Iterator[Arena]:
+    """The same for boxes with a network, behind which everything is refused."""
+    if platform.machine() != "x86_64":
+        pytest.skip("the probes know the system calls of x86-64 only")
+    number = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+    with Arena(request.param, number=number, network=True) as arena:
+        yield arena
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """`attacks as root, cold: 155 safe of 156 (PRT-07 xfailed)`, and the same for every caller and way."""

@@ -83,16 +83,18 @@ def callers() -> tuple[Caller, ...]:
 class Arena:
     """The fixture of one caller, standing."""
 
-    def __init__(self, caller: Caller, wall: str | None = None, number: int = 0) -> None:
+    def __init__(self, caller: Caller, wall: str | None = None, number: int = 0, *, network: bool = False) -> None:
         """
         Args:
             wall: which one, as RINGFENCE_PROCESS_SANDBOX names it, or `docker`, `docker-gvisor`; the machine's best if
                 not given.
             number: of those that stand at once. Run by root, each has uids of its own: a command that gets out of one
                 can neither signal nor read what belongs to another, and nobody's processes are counted twice.
+            network: whether boxes have one.
         """
         self.caller = caller
         self.wall = wall
+        self.network = network
         self.user = users.me() if caller is Caller.ROOT or os.geteuid() != 0 else users.unused(2 * number)
         # What an agent writes belongs to the workspace's owner afterwards. For root's own workspace that is root, and
         # a check that nothing was written as root could not tell; so root works on somebody else's.
@@ -222,6 +224,7 @@ class Arena:
             out2=str(self.run_dir / "out2"),
             facts=str(self.run_dir / "facts"),
             own_stdio=case.tty or case.stdout_file,
+            network=self.network,
         )
         worker = [sys.executable, "-P", str(HERE / "worker.py"), str(self.run_dir / "job")]
         hard_seconds = case.timeout_s * (2 if case.command2 else 1) + MARGIN_SECONDS

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.attacks.cases import KEPT_IN_SESSION, LATER, Case, load
+from tests.attacks.cases import KEPT_IN_SESSION, LATER, OF_THE_PROXY, Case, load
 from tests.attacks.conftest import PROPERTY, marks
 from tests.attacks.harness import Arena, Outcome
 from tests.attacks.worker import Way
@@ -35,4 +35,18 @@ def test_the_wall_holds(arena: Arena, case: Case, way: Way, record_property: Cal
 
     if verdict.outcome is Outcome.VOID:  # no AssertionError: this is never what is expected of a later case
         pytest.fail(f"{case.id} ({case.title}) showed nothing: {verdict.why}")
+    assert verdict.outcome is Outcome.SAFE, f"{case.id} ({case.title}): {verdict.why}"
+
+
+_ABOUT_THE_NETWORK = [case for case in load() if case.id.startswith("NET-") or case.id == "OK-36"]
+"""All others do not come near it; `python -m tests.attacks --network` runs them, too."""
+
+
+@pytest.mark.parametrize(
+    "case",
+    [pytest.param(case, id=case.id, marks=marks(case)) for case in _ABOUT_THE_NETWORK if case.id not in OF_THE_PROXY],
+)
+def test_the_wall_holds_where_there_is_a_network(networked: Arena, case: Case) -> None:
+    verdict = networked.run(case, Way.COLD)
+
     assert verdict.outcome is Outcome.SAFE, f"{case.id} ({case.title}): {verdict.why}"

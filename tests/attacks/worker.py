@@ -74,6 +74,8 @@ class Job:
     facts: str
     own_stdio: bool
     """Whether an unconfined command gets our own standard descriptors: a terminal, or a file."""
+    network: bool = False
+    """Whether its boxes have a network, behind which everything is refused."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -106,6 +108,8 @@ class Worker:
             _leave_open(self.job.secret_file)
         if self.job.key is not None:
             _put_into_keyring(self.job.key)
+        if self.job.network:
+            _give_network()
         try:
             match self.job.way:
                 case Way.COLD:
@@ -169,8 +173,8 @@ class Worker:
 
     async def _hand_over(self, box: ringfence.Sandbox, command: str, out: str, err: str) -> None:
         await box.warm()
-        native: Any = await box.lend()
-        waiting = native._shell  # there is no public way to tell whether a command went to it
+        native: Any = (await box.lend()).box
+        waiting = native._commands._shell  # there is no public way to tell whether a command went to it
         before = await _wait_asleep(native)
         started = time.monotonic()
         # A line that is one plain program would be started as that, without a shell; a blank makes it a line.
@@ -222,7 +226,7 @@ def _below_us(box: Any) -> dict[int, str]:
     """The states of all processes below this one, and below the first process of a box, which in a container is not
     below us, by the kernel's parent links."""
     states: dict[int, str] = {}
-    waiting = [os.getpid(), box._control.first_pid]
+    waiting = [os.getpid(), box._inside.control.first_pid]
     while waiting:
         with contextlib.suppress(OSError):
             for children in Path(f"/proc/{waiting.pop()}/task").glob("*/children"):  # each thread has its own
@@ -248,9 +252,9 @@ async def _strays(before: set[int], box: Any) -> int:
     """How many processes the command left in the box; the next shell that waits does not count."""
     if not box.alive:
         return 0
-    while box._preparing is not None:
+    while box._commands._preparing is not None:
         await asyncio.sleep(_LOOK_SECONDS)
-    expected = 1 if box._shell is not None and box._shell.alive else 0
+    expected = 1 if box._commands._shell is not None and box._commands._shell.alive else 0
     return max(0, len(_below_us(box).keys() - before) - expected)
 
 
@@ -270,6 +274,26 @@ def _limits(of_case: dict[str, int]) -> dict[str, Any]:
     # A tmpfs is memory: two of them full must still leave the command room to notice.
     limits["tmp_bytes"] = min(of_case["disk_mb"], of_case["mem_mb"]) * _MIB // 2
     return limits
+
+
+def _give_network() -> None:
+    """From now on every box has one, and whoever serves it hangs up on everybody."""
+    from dataclasses import replace
+
+    from ringfence.engines.native.engine import NativeEngine
+
+    sys.path.append(str(Path(__file__).parents[2]))  # on a terminal we are a program of our own
+    from tests.support.networks import Accepting, a_network
+
+    async def hang_up(connection: socket.socket) -> None: ...
+
+    opened = NativeEngine.open
+
+    async def open_with_network(engine: Any, grant: Any) -> Any:
+        engine._network = Accepting(hang_up)
+        return await opened(engine, replace(grant, network=a_network(443)))
+
+    NativeEngine.open = open_with_network  # type: ignore[method-assign]  # this process runs one case and ends
 
 
 def _leave_open(secret_file: str) -> None:

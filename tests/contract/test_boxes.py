@@ -1,4 +1,4 @@
-"""One suite for every box: the native engine behind each of its walls, Docker, the bare engine, and the fake."""
+"""One suite for every box: the native engine behind each of its walls, Docker, and the fake."""
 
 import asyncio
 import os
@@ -13,7 +13,6 @@ from ringfence.confinement.choose import confiners
 from ringfence.engines.base import Box, Engine, Process
 from ringfence.engines.docker.engine import DockerEngine
 from ringfence.engines.native.engine import NativeEngine
-from ringfence.engines.subprocess.engine import BareEngine
 from ringfence.errors import Internal, SpawnFailed
 from ringfence.values.grant import Grant
 from ringfence.values.limits import Limit, Limits
@@ -26,8 +25,7 @@ WALLS = ["bwrap", "unshare", "gvisor", *(["landlock"] if os.geteuid() != 0 else 
 """Landlock alone cannot be used by root, as its probe says; tests/contract/test_confiners.py shows that."""
 DOCKER = {"docker": docker.settings, "docker-gvisor": docker.gvisor_settings}
 WALLED = [*WALLS, *DOCKER]
-REAL = [*WALLED, "none"]
-ALL = [*REAL, "fake"]
+ALL = [*WALLED, "fake"]
 SECRET = "hunter2"
 ENVIRON = {"PATH": "/usr/bin:/bin", "TOKEN": SECRET}
 
@@ -44,8 +42,6 @@ class Bench:
 
     @property
     def engine(self) -> Engine:
-        if self.kind == "none":
-            return BareEngine(ENVIRON)
         if self.kind == "fake":
             return FakeEngine()
         if self.kind in DOCKER:
@@ -89,7 +85,7 @@ def bench(request: pytest.FixtureRequest, tmp_path: Path) -> Bench:
     return _bench(request.param, tmp_path)
 
 
-@pytest.fixture(params=REAL)
+@pytest.fixture(params=WALLED)
 def real(request: pytest.FixtureRequest, tmp_path: Path) -> Bench:
     """Those that start processes."""
     return _bench(request.param, tmp_path)
@@ -245,10 +241,10 @@ def test_variables_of_the_box_and_of_the_request_are_there(bench: Bench) -> None
 
 
 @pytest.mark.req("A4")
-def test_the_caller_s_environment_is_not_there_unless_there_is_no_wall(bench: Bench) -> None:
+def test_the_caller_s_environment_is_not_there(bench: Bench) -> None:
     result = bench.run("printenv TOKEN")
 
-    assert result.stdout == (f"{SECRET}\n" if bench.kind == "none" else "")
+    assert result.stdout == ""
 
 
 def test_bytes_that_are_no_text_survive(real: Bench) -> None:
@@ -354,7 +350,7 @@ def test_every_result_says_which_wall_it_ran_behind(bench: Bench) -> None:
     assert str(bench.workspace) not in str(result.audit)
 
 
-def test_a_wall_that_is_none_guarantees_nothing_and_the_others_something(bench: Bench) -> None:
+def test_every_wall_but_the_fake_s_guarantees_something(bench: Bench) -> None:
     result = bench.run("echo x")
 
     assert result.wall is not None
@@ -379,7 +375,7 @@ def walled(request: pytest.FixtureRequest, tmp_path: Path) -> Bench:
     return _bench(request.param, tmp_path)
 
 
-@pytest.fixture(params=["none", "fake"])
+@pytest.fixture(params=["fake"])
 def wall_less(request: pytest.FixtureRequest, tmp_path: Path) -> Bench:
     return _bench(request.param, tmp_path)
 
@@ -409,7 +405,7 @@ def test_an_interpreter_keeps_its_state_and_each_name_has_its_own(walled: Bench)
         await box.restart("b", "python")
         assert ("python", "b") not in box.contexts()
         failed = await box.run(Request(code="x", language="python", context="b"))
-        assert failed.error is not None and failed.error.type == "NameError"
+        assert failed.exception is not None and failed.exception.type == "NameError"
 
     walled.use(work)
 
@@ -435,7 +431,7 @@ def test_an_interrupt_ends_the_call_and_not_the_interpreter(walled: Bench) -> No
         await asyncio.wait_for(heard.wait(), 20)
         assert box.interrupt("main", "python")
         done = await asyncio.wait_for(call, 20)
-        assert done.error is not None and done.error.type == "KeyboardInterrupt" and done.state_kept
+        assert done.exception is not None and done.exception.type == "KeyboardInterrupt" and done.state_kept
         assert (await box.run(Request(code="print(x)", language="python"))).stdout == "5\n"
 
     walled.use(work)
@@ -558,7 +554,7 @@ def test_a_box_that_is_lost_is_known_at_once_and_told_once(walled: Bench) -> Non
         box.when_lost(lambda: told.append(1))
         assert box.probe() and box.alive and told == []
         waiting = await box.start(Request(command="sleep 60"))
-        pid = box._control.first_pid
+        pid = box._inside.control.first_pid
         os.kill(pid, 9)
         async with asyncio.timeout(20):
             while box.probe():

@@ -61,8 +61,8 @@ def all_words(launch: Launch) -> tuple[str, ...]:
 
 # How many words follow each verb of a plan; `exec` takes the rest.
 _AFTER = {
-    "private": 0, "area": 0, "seal": 0, "take": 1, "mapped": 1, "dir": 1, "terminals": 1, "map": 4, "show": 2,
-    "share": 2, "device": 2, "text": 2, "link": 2, "tmpfs": 5, "hide": 2, "freeze": 2, "anchor": 2, "pin": 2,
+    "private": 0, "network": 0, "area": 0, "seal": 0, "take": 1, "mapped": 1, "dir": 1, "terminals": 1, "map": 4,
+    "show": 2, "share": 2, "device": 2, "text": 2, "link": 2, "tmpfs": 5, "hide": 2, "freeze": 2, "anchor": 2, "pin": 2,
     "become": 2, "enter": 4,
 }  # fmt: skip
 
@@ -98,6 +98,18 @@ def test_the_check_above_can_fail(confiner: Confiner) -> None:
     launch = confiner.wrap(a_view(writable=(f"/srv/{SECRET}",)), DESCRIPTORS, None)
 
     assert any(SECRET in word for word in all_words(launch))
+
+
+@pytest.mark.req("A5", "D4")
+def test_no_wall_that_builds_is_entered_without_a_network_of_its_own(building: Confiner) -> None:
+    """bubblewrap is not asked for one: the launcher has made it, and before it leaves uid 0."""
+    stand_in = StandIn(9, 9, (("/srv/work", 0, 0),))
+    for launch in (building.wrap(a_view(), DESCRIPTORS, None), building.wrap(a_view(), DESCRIPTORS, stand_in)):
+        verbs = [step[0] for step in steps(launch)]
+        inside = verbs.index("enter") if "enter" in verbs else verbs.index("network")
+
+        assert inside < verbs.index("exec")
+        assert "become" not in verbs[:inside]
 
 
 @pytest.mark.req("D4")

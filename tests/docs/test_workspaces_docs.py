@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from ringfence import AgentWorkspace, ArchiveLimits, SnapshotStore
+from ringfence import AgentWorkspace, ArchiveLimits
+from ringfence.sync import SnapshotStore
 from ringfence.workspace.leftovers.base import LeftoverKind
 
 PAGE = (Path(__file__).parents[2] / "docs/workspaces.md").read_text()

@@ -23,26 +23,32 @@ import pytest
 
 from ringfence.engines.boxes import helper, protocol
 from ringfence.engines.boxes.control import Control
-from ringfence.engines.boxes.protocol import Kind
+from ringfence.engines.boxes.protocol import MessageKind
 
-pytestmark = [
-    pytest.mark.req("B12"),
-    pytest.mark.skipif(not os.access(helper._NATIVE, os.X_OK), reason="the helper in C was not built"),
-]
+pytestmark = pytest.mark.req("B12")
 
 PACKET, DATA, END, STOP, CREDIT, BLOB, SIZE = range(1, 8)
 READING, WRITING, BOTH, FILED, TERMINALS = range(5)
 
 
+def with_open_files(count: int, *argv: str) -> tuple[str, ...]:
+    """The words that start a program which may have so many open files, and cannot raise that itself."""
+    return ("/bin/sh", "-c", f'ulimit -n {count} && exec "$@"', "sh", *argv)
+
+
 @contextmanager
-def carrying(directory: Path, *runtime: str) -> Iterator[tuple[subprocess.Popen[bytes], socket.socket]]:
+def carrying(
+    directory: Path, *runtime: str, open_files: int | None = None
+) -> Iterator[tuple[subprocess.Popen[bytes], socket.socket]]:
     """A carrier with `runtime` where the wall would be; the manager's end of its control socket."""
     directory.mkdir()
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     ours.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
     description = os.memfd_create("description")
     os.write(description, b"{}")
-    words = [helper._NATIVE, "carry", str(theirs.fileno()), str(description), str(directory), *runtime]
+    words = [helper.path(), "carry", str(theirs.fileno()), str(description), str(directory), *runtime]
+    if open_files is not None:
+        words = [*with_open_files(open_files, *words)]
     child = subprocess.Popen(words, pass_fds=[theirs.fileno(), description], stderr=subprocess.PIPE, env={})
     theirs.close()
     os.close(description)
@@ -60,7 +66,13 @@ def carrying(directory: Path, *runtime: str) -> Iterator[tuple[subprocess.Popen[
 # --- an honest other side ---------------------------------------------------------------------------------------------
 
 
-def through(tmp_path: Path, work: Callable[[Control], Awaitable[Any]]) -> Any:
+def through(
+    tmp_path: Path,
+    work: Callable[[Control], Awaitable[Any]],
+    *,
+    runtime: tuple[str, ...] = (helper.path(), "carried"),
+    open_files: int | None = None,
+) -> Any:
     async def main(ours: socket.socket) -> Any:
         ours.setblocking(False)
         control = Control(ours)
@@ -72,11 +84,11 @@ def through(tmp_path: Path, work: Callable[[Control], Awaitable[Any]]) -> Any:
         finally:
             control.close()
 
-    with carrying(tmp_path / "carry", helper._NATIVE, "carried") as (_, ours):
+    with carrying(tmp_path / "carry", *runtime, open_files=open_files) as (_, ours):
         return asyncio.run(main(ours))
 
 
-async def run(control: Control, *argv: str, stdin: bytes = b"", chunk: int = 65536) -> tuple[bytes, bytes, Kind]:
+async def run(control: Control, *argv: str, stdin: bytes = b"", chunk: int = 65536) -> tuple[bytes, bytes, MessageKind]:
     """Run a program as a box does; what it said is read when its end is told, and only what is there by then."""
     loop = asyncio.get_running_loop()
     pipes = [os.pipe() for _ in range(3)]
@@ -122,11 +134,11 @@ def _feed(descriptor: int, data: bytes) -> None:
 def test_a_command_is_started_fed_and_heard(tmp_path: Path) -> None:
     out, err, kind = through(tmp_path, lambda control: run(control, "/bin/sh", "-c", "cat; echo e >&2", stdin=b"in"))
 
-    assert (out, err, kind) == (b"in", b"e\n", Kind.ENDED)
+    assert (out, err, kind) == (b"in", b"e\n", MessageKind.ENDED)
 
 
 def test_a_program_that_is_not_there_is_said_to_be_so(tmp_path: Path) -> None:
-    assert through(tmp_path, lambda control: run(control, "/nonexistent"))[2] is Kind.FAILED
+    assert through(tmp_path, lambda control: run(control, "/nonexistent"))[2] is MessageKind.FAILED
 
 
 @pytest.mark.parametrize("size", [0, 1, 65_535, 65_536, 65_537, 5_000_000])
@@ -148,6 +160,45 @@ def test_many_commands_side_by_side_do_not_mix(tmp_path: Path) -> None:
     assert outs == [f"{number}\n".encode() * 20_000 for number in range(20)]
 
 
+@pytest.mark.parametrize("open_files", [1024, 256])
+def test_an_ordinary_login_s_limit_of_open_files_is_enough(tmp_path: Path, open_files: int) -> None:
+    """1,024 is what every login has; poll(2) takes no more entries than that."""
+    shout = "yes ringfence | head -n 5000"
+    argv = ("/bin/sh", "-c", shout)
+
+    async def work(control: Control) -> list[tuple[bytes, bytes, MessageKind]]:
+        return list(await asyncio.gather(*(run(control, *argv) for _ in range(20))))
+
+    ran = through(tmp_path, work, open_files=open_files)
+
+    assert ran == [(b"ringfence\n" * 5000, b"", MessageKind.ENDED)] * 20
+
+
+@pytest.mark.parametrize("where", ["outside", "inside"])
+def test_a_command_for_which_no_descriptor_is_left_is_refused_and_the_others_go_on(tmp_path: Path, where: str) -> None:
+    # PID 1 keeps its socket above number 64, so that fewer would not do for it either; a command has three.
+    few, carried = 110, (helper.path(), "carried")
+    runtime = with_open_files(few, *carried) if where == "inside" else carried
+
+    async def work(control: Control) -> tuple[list[tuple[bytes, bytes, MessageKind]], tuple[bytes, bytes, MessageKind]]:
+        side_by_side = await asyncio.gather(*(run(control, "/bin/sh", "-c", "sleep 1; echo y") for _ in range(60)))
+        return list(side_by_side), await run(control, "/bin/echo", "later")
+
+    ran, later = through(tmp_path, work, runtime=runtime, open_files=few if where == "outside" else None)
+
+    assert set(ran) == {(b"y\n", b"", MessageKind.ENDED), (b"", b"", MessageKind.FAILED)}
+    assert later == (b"later\n", b"", MessageKind.ENDED)
+
+
+def test_the_limit_of_open_files_is_raised_for_the_carrier_and_not_for_what_it_starts(tmp_path: Path) -> None:
+    async def work(control: Control) -> bytes:
+        return (await run(control, "/bin/sh", "-c", "ulimit -Sn"))[0]
+
+    soft = ("/bin/sh", "-c", 'ulimit -Sn 100 && exec "$@"', "sh", helper.path(), "carried")
+
+    assert through(tmp_path, work, runtime=soft) == b"100\n"
+
+
 def test_a_command_longer_than_a_packet_comes_through(tmp_path: Path) -> None:
     words = ["x" * 1000] * 300
 
@@ -157,7 +208,7 @@ def test_a_command_longer_than_a_packet_comes_through(tmp_path: Path) -> None:
 
 
 def test_who_does_not_listen_any_more_stops_the_command(tmp_path: Path) -> None:
-    async def work(control: Control) -> Kind:
+    async def work(control: Control) -> MessageKind:
         null = os.open("/dev/null", os.O_RDWR)
         reading, writing = os.pipe()
         job = control.start(("/", "1", "0", "/usr/bin/yes"), (null, writing, null))
@@ -167,12 +218,12 @@ def test_who_does_not_listen_any_more_stops_the_command(tmp_path: Path) -> None:
         os.close(reading)
         return (await job.ended).kind
 
-    assert through(tmp_path, work) is Kind.ENDED
+    assert through(tmp_path, work) is MessageKind.ENDED
 
 
 def test_the_carrier_has_locked_itself_up(tmp_path: Path) -> None:
-    with carrying(tmp_path / "carry", helper._NATIVE, "carried") as (child, ours):
-        protocol.send(ours, Kind.CONFIGURE, 0, ("umask", "18", "reaper"))
+    with carrying(tmp_path / "carry", helper.path(), "carried") as (child, ours):
+        protocol.send(ours, MessageKind.CONFIGURE, 0, ("umask", "18", "reaper"))
         assert protocol.receive(ours) is not None
         status = Path(f"/proc/{child.pid}/status").read_text()
 
@@ -196,8 +247,8 @@ def reply(kind: int, id: int = 1, *numbers: int) -> bytes:
     return struct.pack(f"=IIII{len(numbers)}Q", protocol.VERSION, kind, id, 8 * len(numbers), *numbers)
 
 
-READY = packet(reply(Kind.READY, 0))
-TERMINAL = packet(reply(Kind.TERMINAL), (TERMINALS, 1))
+READY = packet(reply(MessageKind.READY, 0))
+TERMINAL = packet(reply(MessageKind.TERMINAL), (TERMINALS, 1))
 
 ENDS_THE_BOX = {
     "noise": random.Random(1).randbytes(200_000),
@@ -207,23 +258,24 @@ ENDS_THE_BOX = {
     "an unknown kind": frame(99),
     "a message without a count": frame(PACKET, 0, b"\1"),
     "a message without a header": packet(b"short"),
-    "more descriptors than there are": packet(reply(Kind.READY, 0), count=5),
-    "billions of descriptors": packet(reply(Kind.READY, 0), count=0xFFFFFFFF),
-    "two descriptors": packet(reply(Kind.TERMINAL), (TERMINALS, 1), (TERMINALS, 3)),
-    "a pipe": packet(reply(Kind.TERMINAL), (READING, 1)),
-    "the other end of a pipe": packet(reply(Kind.TERMINAL), (WRITING, 1)),
-    "a socket": packet(reply(Kind.TERMINAL), (BOTH, 1)),
-    "a file": frame(BLOB, 1, b"x") + packet(reply(Kind.TERMINAL), (FILED, 1)),
-    "a kind of end that there is not": packet(reply(Kind.TERMINAL), (77, 1)),
-    "a channel with a number of ours": packet(reply(Kind.TERMINAL), (TERMINALS, 2)),
-    "a channel without a number": packet(reply(Kind.TERMINAL), (TERMINALS, 0)),
+    "more descriptors than there are": packet(reply(MessageKind.READY, 0), count=5),
+    "billions of descriptors": packet(reply(MessageKind.READY, 0), count=0xFFFFFFFF),
+    "two descriptors": packet(reply(MessageKind.TERMINAL), (TERMINALS, 1), (TERMINALS, 3)),
+    "a pipe": packet(reply(MessageKind.TERMINAL), (READING, 1)),
+    "the other end of a pipe": packet(reply(MessageKind.TERMINAL), (WRITING, 1)),
+    "a socket": packet(reply(MessageKind.TERMINAL), (BOTH, 1)),
+    "a file": frame(BLOB, 1, b"x") + packet(reply(MessageKind.TERMINAL), (FILED, 1)),
+    "a kind of end that there is not": packet(reply(MessageKind.TERMINAL), (77, 1)),
+    "a channel with a number of ours": packet(reply(MessageKind.TERMINAL), (TERMINALS, 2)),
+    "a channel without a number": packet(reply(MessageKind.TERMINAL), (TERMINALS, 0)),
     "the same channel twice": TERMINAL + TERMINAL,
-    "too many channels": b"".join(packet(reply(Kind.TERMINAL), (TERMINALS, 2 * n + 1)) for n in range(3000)),
+    "too many channels": b"".join(packet(reply(MessageKind.TERMINAL), (TERMINALS, 2 * n + 1)) for n in range(3000)),
     "more than the window": TERMINAL + frame(DATA, 1, bytes(40_000)) * 10,
     "more credit than the window": TERMINAL + frame(CREDIT, 1, struct.pack("=I", 1)),
     "credit of the wrong size": TERMINAL + frame(CREDIT, 1, b"xx"),
     "a size from inside": TERMINAL + frame(SIZE, 1, bytes(8)),
-    "ends without end": packet(reply(Kind.ENDED, 1, 0, 0, 0, 0)) * 100 + packet(reply(Kind.ENDED, 1) + bytes(300)),
+    "ends without end": packet(reply(MessageKind.ENDED, 1, 0, 0, 0, 0)) * 100
+    + packet(reply(MessageKind.ENDED, 1) + bytes(300)),
 }
 IS_IGNORED = {
     "bytes for a channel that is not there": frame(DATA, 12345, b"x" * 100),
@@ -277,7 +329,7 @@ def test_what_may_just_have_been_closed_is_ignored(tmp_path: Path, said: bytes) 
         received = protocol.receive(ours)
 
         assert received is not None
-        assert received.reply.kind is Kind.READY
+        assert received.reply.kind is MessageKind.READY
         assert child.poll() is None
 
 
@@ -290,7 +342,7 @@ def test_no_noise_makes_the_carrier_crash_or_hang(tmp_path: Path, seed: int) -> 
             (
                 lambda: frame(chance.randrange(1, 8), chance.randrange(6), chance.randbytes(chance.randrange(64))),
                 lambda: packet(reply(chance.randrange(14, 22), chance.randrange(4), *range(chance.randrange(5)))),
-                lambda: packet(reply(Kind.TERMINAL), (chance.randrange(6), chance.randrange(9))),
+                lambda: packet(reply(MessageKind.TERMINAL), (chance.randrange(6), chance.randrange(9))),
                 lambda: frame(DATA, 1, chance.randbytes(chance.randrange(30_000))),
             )
         )()
@@ -313,7 +365,7 @@ def ferrying() -> Iterator[tuple[subprocess.Popen[bytes], socket.socket, socket.
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     engine, stream = socket.socketpair()
     ours.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
-    words = [helper._NATIVE, "ferry", str(theirs.fileno()), str(stream.fileno())]
+    words = [helper.path(), "ferry", str(theirs.fileno()), str(stream.fileno())]
     child = subprocess.Popen(words, pass_fds=[theirs.fileno(), stream.fileno()], stderr=subprocess.PIPE, env={})
     theirs.close()
     stream.close()
@@ -338,7 +390,7 @@ def piece(body: bytes, stream: int = 1) -> bytes:
 @pytest.mark.req("B12")
 @pytest.mark.parametrize("cut", [1, 2, 7, 8, 9, 100])
 def test_the_engine_s_pieces_are_put_together_wherever_they_are_cut(cut: int) -> None:
-    text = packet(reply(Kind.READY, 7))
+    text = packet(reply(MessageKind.READY, 7))
     said = b"".join(piece(text[at : at + cut]) + piece(b"", 1) for at in range(0, len(text), cut))
 
     with ferrying() as (child, ours, engine):
@@ -347,7 +399,7 @@ def test_the_engine_s_pieces_are_put_together_wherever_they_are_cut(cut: int) ->
         received = protocol.receive(ours)
 
         assert received is not None
-        assert (received.reply.kind, received.reply.id) == (Kind.READY, 7)
+        assert (received.reply.kind, received.reply.id) == (MessageKind.READY, 7)
         assert child.poll() is None
 
 

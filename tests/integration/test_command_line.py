@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from ringfence import Result
+
 RINGFENCE = (sys.executable, "-m", "ringfence.cli.app")
 
 
@@ -51,7 +53,7 @@ def test_output_passes_through_untouched_and_the_exit_code_is_the_commands(place
         (("nonsense",), 125, b"No such command"),
         (("run", "--no-such-option", "true"), 125, b"No such option"),
         (("run", "kill -9 $$"), 137, b"SIGKILL"),
-        (("run", "--", "/no/such/program", "x"), 125, b"spawn_failed"),
+        (("run", "--", "/no/such/program", "x"), 127, b"spawn_failed"),
     ],
 )
 def test_what_is_not_the_commands_own_ending_has_a_code_and_a_line_of_its_own(
@@ -61,6 +63,25 @@ def test_what_is_not_the_commands_own_ending_has_a_code_and_a_line_of_its_own(
 
     assert done.returncode == code
     assert says in done.stderr
+
+
+@pytest.mark.req("C9")
+@pytest.mark.parametrize(
+    ("options", "seconds"),
+    [
+        ((), 86_401),  # a timeout may raise it, so that the kernel's is far off: what watches the call holds it to 300
+        (("--timeout", "10m"), 86_401),
+        (("--cpu-time", "10s"), 16),
+        (("--timeout", "10m", "--cpu-time", "1m"), 91),
+    ],
+)
+def test_the_cpu_time_follows_the_timeout_unless_it_is_given(
+    place: Path, options: tuple[str, ...], seconds: int
+) -> None:
+    """The kernel's own limit is half as much again, since it counts by ticks."""
+    done = ringfence(place, "run", *options, "ulimit -t")
+
+    assert int(done.stdout) == seconds
 
 
 def test_a_command_that_exits_with_a_usage_code_keeps_it(place: Path) -> None:
@@ -114,15 +135,16 @@ def test_json_holds_everything_and_gives_the_bytes_back(place: Path) -> None:
     done = ringfence(place, "run", "--json", r"printf 'a\377'; exit 3")
 
     report = json.loads(done.stdout)
-    assert (report["ending"], report["exit_code"], done.returncode) == ("exited", 3, 3)
+    assert (report["ending"]["kind"], report["exit_code"], done.returncode) == ("exited", 3, 3)
     assert report["stdout_base64"] == "Yf8="
+    assert Result.from_dict(report).stdout_bytes == b"a\xff"
     assert report["wall"]["guarantees"]
     assert report["audit"]["wrapper"] == report["wall"]["name"]
     assert str(place) not in json.dumps(report["audit"])
 
 
 def test_explain_names_the_wall_and_what_was_used_on_stderr_only(place: Path) -> None:
-    done = ringfence(place, "run", "--explain", "echo hi")
+    done = ringfence(place, "run", "--verbose", "echo hi")
 
     assert done.stdout == b"hi\n"
     assert b"wall: " in done.stderr
@@ -165,6 +187,7 @@ def test_doctor_says_what_this_machine_can_guarantee(place: Path) -> None:
     default = [wall for wall in report["walls"] if wall["default"]]
     assert len(default) == 1
     assert "network off" in default[0]["guarantees"]
+    assert {check["name"]: check["ok"] for check in report["checks"]}["a plain command"] is report["healthy"]
 
 
 def test_doctor_is_unhealthy_where_nothing_can_run(place: Path) -> None:
@@ -174,6 +197,20 @@ def test_doctor_is_unhealthy_where_nothing_can_run(place: Path) -> None:
 
     assert done.returncode == 1
     assert not json.loads(done.stdout)["healthy"]
+
+
+@pytest.mark.req("B11")
+def test_doctor_is_unhealthy_where_every_part_works_and_a_command_does_not(place: Path) -> None:
+    tiny = place / "tiny.json"
+    tiny.write_text('{"limits": {"openFiles": 3}}')  # no box can be made with that
+
+    done = ringfence(place, "doctor", "--json", RINGFENCE_SANDBOX_CONFIG=str(tiny))
+
+    report = json.loads(done.stdout)
+    assert any(wall["default"] for wall in report["walls"]), "the probes find nothing wrong"
+    (tried,) = (check for check in report["checks"] if check["name"] == "a plain command")
+    assert (done.returncode, report["healthy"], tried["ok"]) == (1, False, False)
+    assert tried["found"] and "ringfence doctor" not in tried["hint"], "that is what somebody has just done"
 
 
 @pytest.mark.req("D8")
@@ -188,14 +225,19 @@ def test_a_required_wall_that_is_missing_fails_and_runs_nothing(place: Path) -> 
 
 
 @pytest.mark.req("A1")
-def test_a_sandbox_that_is_switched_off_runs_bare_only_when_that_is_said_twice(place: Path) -> None:
-    once = ringfence(place, "run", "touch ran", RINGFENCE_SANDBOX_ENABLED="false")
-    assert once.returncode == 125
-    assert not (place / "workspace" / "ran").exists()
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"RINGFENCE_SANDBOX_ENABLED": "false"},
+        {"RINGFENCE_SANDBOX_ENABLED": "false", "RINGFENCE_PROCESS_SANDBOX_REQUIRED": "0"},
+        {"RINGFENCE_PROCESS_SANDBOX": "none", "RINGFENCE_PROCESS_SANDBOX_REQUIRED": "0"},
+    ],
+)
+def test_nothing_runs_without_a_wall_whatever_is_switched_off(place: Path, settings: dict[str, str]) -> None:
+    done = ringfence(place, "run", "touch ran", **settings)
 
-    twice = ringfence(
-        place, "run", "touch ran", RINGFENCE_SANDBOX_ENABLED="false", RINGFENCE_PROCESS_SANDBOX_REQUIRED="0"
-    )
-    assert twice.returncode == 0
+    assert done.returncode == 125
+    assert b"nothing runs without a wall" in done.stderr
+    assert not (place / "workspace" / "ran").exists()
+    assert ringfence(place, "run", "touch ran").returncode == 0
     assert (place / "workspace" / "ran").exists()
-    assert b"without any wall" in twice.stderr

@@ -77,9 +77,47 @@ def test_the_keeper_serves_metrics_of_a_heartbeat_and_ends_when_told(place: Plac
     assert code == 0
 
 
+def test_the_variables_of_the_design_documents_compose_file_are_understood(place: Place) -> None:
+    port = free_port()
+    named = {"SANDBOX_MAX_MEMORY": "512m", "SANDBOX_MAX_CPU": "1.0", "SANDBOX_NETWORK": "none"}
+    with keeper(place, RINGFENCE_METRICS_PORT=str(port), SANDBOX_POOL_SIZE="1", **named) as child:
+        found = metrics(port)
+        child.send_signal(signal.SIGTERM)
+        code = child.wait(STARTING_SECONDS)
+
+    assert 'sandbox_executions_total{language="python",status="success",tool="code_run"} 1.0' in found
+    assert code == 0
+
+
+def test_what_the_environment_bounds_caps_everything_and_our_name_wins(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def limits(**options: object) -> ringfence.Limits:
+        with place.box_closed(**options) as box:
+            return box.resource_limits
+
+    asked = ringfence.Limits(memory_bytes=1 << 30)
+    policy = ringfence.PolicyEngine.from_text("policies: {default: {max_memory: 256MB}}", "p.yaml")
+    monkeypatch.setenv("SANDBOX_MAX_MEMORY", "512m")
+    monkeypatch.setenv("SANDBOX_MAX_CPU", "1.0")
+    assert limits().memory_bytes == limits(limits=asked).memory_bytes == 512 << 20
+    assert limits().cpu_seconds == limits().wall_seconds
+    assert limits(policy=policy).memory_bytes == 256 << 20
+    monkeypatch.setenv("RINGFENCE_MAX_MEMORY", "64MB")  # ours wins
+    assert limits(policy=policy).memory_bytes == 64 << 20
+
+
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("RINGFENCE_POOL_SIZE", "many"), ("RINGFENCE_WALL", "paper"), ("RINGFENCE_POLICY", "/nonexistent/policy.yaml")],
+    [
+        ("RINGFENCE_POOL_SIZE", "many"),
+        ("SANDBOX_POOL_SIZE", "few"),
+        ("SANDBOX_NETWORK", "bridge"),
+        ("SANDBOX_MAX_MEMORY", "1, x: y"),
+        ("SANDBOX_MAX_CPU", "lots"),
+        ("RINGFENCE_WALL", "paper"),
+        ("RINGFENCE_POLICY", "/nonexistent/policy.yaml"),
+    ],
 )
 def test_a_setting_that_makes_no_sense_ends_the_keeper(place: Place, name: str, value: str) -> None:
     with keeper(place, **{name: value}) as child:
@@ -137,7 +175,7 @@ def wait_for_pool(name: str) -> Ran:
 @needs_manager
 def test_under_composes_rules_boxes_have_the_full_wall() -> None:
     attempts = 'echo 42; ls ~/state; python3 -c "open(chr(47) + chr(120), chr(119))"'  # writes /x
-    script = f"mkdir -p ~/w && cd ~/w && ringfence run --explain '{attempts}'"
+    script = f"mkdir -p ~/w && cd ~/w && ringfence run --verbose '{attempts}'"
     with container(*AS_IN_COMPOSE) as name:
         healthy = wait_for_pool(name)
         done = docker("exec", name, "sh", "-c", script)
@@ -237,7 +275,7 @@ def test_a_manager_in_a_rootless_daemon_has_its_boxes_beside_it(tmp_path: Path) 
         done = subprocess.run(line, capture_output=True, text=True, env=env, timeout=100, check=False)
         return Ran(done.returncode, done.stdout, done.stderr)
 
-    script = "mkdir ~/w && cd ~/w && ringfence run --explain 'id -u; echo 42 > made; ls ~/state; echo x > /x'"
+    script = "mkdir ~/w && cd ~/w && ringfence run --verbose 'id -u; echo 42 > made; ls ~/state; echo x > /x'"
     try:
         started = compose("up", "--detach", "--no-build", "--no-deps", "manager")
         assert started.code == 0, started.err

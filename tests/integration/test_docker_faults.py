@@ -19,13 +19,14 @@ from typing import Any
 import pytest
 
 from ringfence.confinement.choose import build_container_view
+from ringfence.engines.boxes import helper
 from ringfence.engines.boxes.box import HelperBox
-from ringfence.engines.docker import debts, stage, surroundings
+from ringfence.engines.docker import host, pending_removals, stage
 from ringfence.engines.docker.daemon import Daemon
 from ringfence.engines.docker.engine import DockerEngine
 from ringfence.engines.docker.janitor import MANAGER_LABEL, own_name
 from ringfence.engines.docker.settings import DockerSettings
-from ringfence.errors import InitializationFailed, Internal, InvalidConfig, SpawnFailed
+from ringfence.errors import InitializationFailed, Internal, InvalidArgument, SpawnFailed
 from ringfence.policy.defaults import PROTECTED
 from ringfence.values.grant import Grant, Shadowing
 from ringfence.values.guarantee import Guarantee
@@ -268,7 +269,7 @@ def lost(bench: Bench, blow: Callable[[str, HelperBox], object]) -> None:
 
 
 def container_of(box: HelperBox) -> str:
-    around: Any = box._around
+    around: Any = box._inside.around
     return str(around.container)
 
 
@@ -281,7 +282,7 @@ def test_a_container_that_somebody_kills_is_a_box_that_is_gone(bench: Bench) -> 
 
 
 def test_a_first_process_that_somebody_kills_is_a_box_that_is_gone(bench: Bench) -> None:
-    lost(bench, lambda container, box: os.kill(box._control.first_pid, signal.SIGKILL))
+    lost(bench, lambda container, box: os.kill(box._inside.control.first_pid, signal.SIGKILL))
 
 
 def test_a_container_that_somebody_pauses_does_not_hold_a_call_beyond_its_time(bench: Bench) -> None:
@@ -313,8 +314,8 @@ def test_a_box_that_is_frozen_while_its_daemon_hangs_holds_nobody_up_and_goes_wh
     bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     docker.needs_groups()
-    monkeypatch.setattr("ringfence.engines.boxes.box._DEATH_SECONDS", 1.0)
-    monkeypatch.setattr("ringfence.engines.docker.surroundings._REMOVE_SECONDS", 1.0)
+    monkeypatch.setattr("ringfence.engines.boxes.ending._DEATH_SECONDS", 1.0)
+    monkeypatch.setattr("ringfence.engines.docker.host._REMOVE_SECONDS", 1.0)
 
     async def main() -> int:
         async with Gate(tmp_path / "gate", bench.settings.url) as gate:
@@ -328,20 +329,20 @@ def test_a_box_that_is_frozen_while_its_daemon_hangs_holds_nobody_up_and_goes_wh
                 await box.close()
             gate.open()
             await (await engine.open(Grant(workspace=bench.workspace))).close()
-            while surroundings._frozen:
+            while host._frozen:
                 await asyncio.sleep(0.02)
-            return box._control.first_pid
+            return box._inside.control.first_pid
 
     assert not os.path.exists(f"/proc/{asyncio.run(main())}")
 
 
 def test_a_daemon_that_hangs_does_not_hold_up_the_end_of_a_box(bench: Bench, tmp_path: Path) -> None:
     async def work(box: HelperBox) -> int:
-        around: Any = box._around
+        around: Any = box._inside.around
         with impostor(tmp_path / "s", lambda connection: None) as hanging:
             around._url = hanging.url
             await asyncio.wait_for(box.close(), 15)
-        return box._control.first_pid
+        return box._inside.control.first_pid
 
     pid = bench.use(work, protected=PROTECTED)
 
@@ -471,7 +472,7 @@ def test_cpu_time_is_bounded(bench: Bench) -> None:
 
 
 def test_less_memory_than_docker_takes_is_an_error_that_says_how_much_it_takes(bench: Bench) -> None:
-    with pytest.raises(InvalidConfig, match="6MB"):
+    with pytest.raises(InvalidArgument, match="6MB"):
         bench.run("true", limits=Limits(memory_bytes=_MIB))
 
 
@@ -499,7 +500,7 @@ def test_a_name_that_is_no_text_is_refused_and_not_mistaken_for_another(tmp_path
 
     fault = refusal(docker.settings(), workspace)
 
-    assert "no text" in fault.message and "native" in fault.hint
+    assert "not text" in fault.message and "native" in fault.hint
 
 
 def test_a_link_that_would_have_to_be_protected_is_refused_and_nothing_is_left(bench: Bench) -> None:
@@ -511,12 +512,12 @@ def test_a_link_that_would_have_to_be_protected_is_refused_and_nothing_is_left(b
     assert os.listdir(bench.workspace) == [".vscode"]
 
 
-def test_the_helper_in_python_is_refused_before_anything_is_made(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("RINGFENCE_HELPER", "python")
+def test_without_our_helper_nothing_is_made(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(helper, "_NATIVE", "/nowhere/ringfence-box")
 
     fault = refusal(bench.settings, bench.workspace, protected=PROTECTED)
 
-    assert "helper in C" in fault.message and os.listdir(bench.workspace) == []
+    assert "helper is missing" in fault.message and os.listdir(bench.workspace) == []
 
 
 @pytest.mark.parametrize("place", ["/usr", "/etc", "/proc/self", "/run/ringfence/x"])
@@ -531,7 +532,7 @@ def test_a_workspace_that_would_cover_the_image_s_own_is_refused(place: str) -> 
 @pytest.mark.parametrize(
     ("asked", "said"),
     [
-        ({"strict": True}, "strict"),
+        ({"mediate_opens": True}, "mediate_opens"),
         ({"shadow": Shadowing(Path("/nowhere"), is_copy=False)}, "shadow"),
         ({"requires": frozenset({Guarantee.DENIED_AT_OPEN})}, "denied at open"),
     ],
@@ -567,7 +568,7 @@ async def main():
     await box.start(Request(command="while :; do echo x > alive; sleep 0.05; done"))
     while not (grant.workspace / "alive").exists():
         await asyncio.sleep(0.01)
-    print(box._around.container, box._control.first_pid, flush=True)
+    print(box._inside.around.container, box._inside.control.first_pid, flush=True)
     await asyncio.sleep(60)
 
 asyncio.run(main())
@@ -617,10 +618,10 @@ def test_what_could_not_be_removed_is_removed_with_the_next_box(bench: Bench) ->
     bench.run("true")
     assert orphan in dict(docker.labelled())  # one of our own that nobody gave up stays
 
-    debts.owe(bench.settings.url, orphan)
+    pending_removals.owe(bench.settings.url, orphan)
     bench.run("true")
 
-    assert orphan not in dict(docker.labelled()) and debts.owed_to(bench.settings.url) == ()
+    assert orphan not in dict(docker.labelled()) and pending_removals.owed_to(bench.settings.url) == ()
 
 
 @pytest.mark.req("B7")
@@ -640,7 +641,7 @@ def test_containers_that_cannot_be_removed_hold_up_one_connection_for_one_deadli
 
     with impostor(tmp_path / "s", lambda connection: None) as hanging:
         for name in "abcd":
-            debts.owe(hanging.url, name)
+            pending_removals.owe(hanging.url, name)
         first, second = asyncio.run(twice(hanging.url))
 
     assert 0.5 <= first < 1.5 and second < 0.4

@@ -160,7 +160,7 @@ def test_a_pipe_or_socket_where_a_protected_file_may_come_is_refused(
 ) -> None:
     make(tmp_path / ".bashrc")
 
-    with pytest.raises(InitializationFailed, match=r"\.bashrc is no plain file"):
+    with pytest.raises(InitializationFailed, match=r"\.bashrc is not a plain file"):
         run(tmp_path, "rm .bashrc; echo evil > .bashrc", protected=PROTECTED)
 
     assert os.listdir(tmp_path) == [".bashrc"] and docker.leftovers() == []
@@ -179,7 +179,7 @@ def test_more_to_hide_than_gvisor_bears_is_refused_in_so_many_words(tmp_path: Pa
     if fits:
         assert look().stdout == "on\n"
     else:
-        with pytest.raises(InitializationFailed, match="gVisor bears 230"):
+        with pytest.raises(InitializationFailed, match="gVisor supports at most 230"):
             look()
     assert not (tmp_path / ".bashrc").exists()
 
@@ -215,10 +215,10 @@ def test_more_memory_than_is_granted_ends_the_command_and_the_machine_keeps_its_
 
 
 @pytest.mark.req("B7", "B12")
-@pytest.mark.parametrize("how", ["kill", "pause", "rm", "ferry"])
+@pytest.mark.parametrize("how", ["kill", "pause", "rm", "relay"])
 def test_a_box_that_is_ended_behind_our_back_answers_and_leaves_nothing(tmp_path: Path, how: str) -> None:
     async def work(box: HelperBox) -> None:
-        container = box._around.container  # type: ignore[attr-defined]
+        container = box._inside.around.container  # type: ignore[attr-defined]
         call = asyncio.ensure_future(box.run(Request(command="sleep 50")))
         await asyncio.sleep(0.5)
         match how:
@@ -228,8 +228,8 @@ def test_a_box_that_is_ended_behind_our_back_answers_and_leaves_nothing(tmp_path
                 docker.command("pause", container)
             case "rm":
                 docker.command("rm", "--force", container)
-            case "ferry":
-                os.kill(box._control.first_pid, signal.SIGKILL)
+            case "relay":
+                os.kill(box._inside.control.first_pid, signal.SIGKILL)
         try:
             result = await asyncio.wait_for(call, 20)
         except RingfenceError:

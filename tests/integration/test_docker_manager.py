@@ -17,7 +17,7 @@ from ringfence import (
     DockerExecutor,
     ExecutionRequest,
     InitializationFailed,
-    InvalidConfig,
+    InvalidArgument,
     Limit,
     LimitHit,
     Limits,
@@ -78,7 +78,7 @@ def test_files_go_in_and_come_out(settings: DockerSettings) -> None:
     async def work(manager: SandboxManager) -> None:
         done = await manager.execute_shell("tr a-z A-Z < in.txt > out.txt", files={"in.txt": "hello"})
         assert [(file.path, file.data) for file in done.files] == [("out.txt", b"HELLO")]
-        assert done.full.wall is not None and done.full.wall.name == "docker"
+        assert done.wall is not None and done.wall.name == "docker"
 
     managed(settings, work)
 
@@ -129,7 +129,9 @@ def test_a_policy_s_engine_is_used_and_its_refusals_hold(settings: DockerSetting
 
 def test_a_pool_whose_daemon_is_not_there_says_so_at_the_start(settings: DockerSettings) -> None:
     async def main() -> None:
-        async with SandboxPool(PoolConfig(min_instances=1, max_instances=2), docker_url="unix:///nowhere/docker.sock"):
+        async with SandboxPool(
+            size=PoolConfig(min_instances=1, max_instances=2), engine=Docker(url="unix:///nowhere/docker.sock")
+        ):
             pass
 
     with pytest.raises(InitializationFailed, match="no Docker daemon answers"):
@@ -165,7 +167,7 @@ def test_executions_over_a_workspace_share_its_files_and_nothing_else(settings: 
     workspace = tmp_path / "work"
     workspace.mkdir()
     _, second = executed(
-        DockerExecutor(workspace, Docker(url=settings.url, image=settings.image)),
+        DockerExecutor(workspace, engine=Docker(url=settings.url, image=settings.image)),
         ExecutionRequest(command="echo kept > file; echo gone > /tmp/file"),
         ExecutionRequest(command="cat file /tmp/file"),
     )
@@ -182,8 +184,8 @@ def test_an_execution_has_no_network_and_no_more_memory_than_its_limit(settings:
         ExecutionRequest(command="python3 -c 'x = bytearray(200 << 20)'"),
     )
 
-    assert network.full.error is not None and network.full.error.type == "OSError"
-    assert memory.full.ending == LimitHit(Limit.MEMORY, limits.memory_bytes)
+    assert network.exception is not None and network.exception.type == "OSError"
+    assert memory.ending == LimitHit(Limit.MEMORY, limits.memory_bytes)
 
 
 def test_an_executor_keeps_no_state_and_says_so() -> None:
@@ -193,7 +195,7 @@ def test_an_executor_keeps_no_state_and_says_so() -> None:
         ExecutionRequest(),
         ExecutionRequest(code="1", command="true"),
     ):
-        with pytest.raises(InvalidConfig):
+        with pytest.raises(InvalidArgument):
             asyncio.run(DockerExecutor().execute(wrong))
 
 
@@ -225,7 +227,7 @@ def test_risky_code_gets_a_kernel_of_its_own_from_the_same_daemon_and_harmless_c
     settings: DockerSettings,
 ) -> None:
     docker.gvisor_settings()
-    rules = "policies:\n  default:\n    isolated: [own_kernel]\n    security_mode: permissive\n"
+    rules = "policies:\n  default:\n    isolation_requires: [own_kernel]\n    security_mode: permissive\n"
 
     async def work(manager: SandboxManager) -> list[Any]:
         return [await manager.execute_code("python", code) for code in ("print(6 * 7)", "print(eval('6 * 7'))")]
@@ -234,5 +236,5 @@ def test_risky_code_gets_a_kernel_of_its_own_from_the_same_daemon_and_harmless_c
 
     assert [each.stdout for each in done] == ["42\n", "42\n"]
     assert [each.sandbox_type for each in done] == [SandboxType.DOCKER] * 2
-    assert [each.full.wall.name for each in done] == ["docker", "docker-gvisor"]
-    assert any("HIGH" in note for note in done[1].full.wall.notes)
+    assert [each.wall.name for each in done] == ["docker", "docker-gvisor"]
+    assert any("HIGH" in note for note in done[1].wall.notes)

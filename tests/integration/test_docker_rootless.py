@@ -25,7 +25,7 @@ from ringfence.engines.docker.identity import rootless_identity
 from ringfence.engines.docker.janitor import MANAGER_LABEL, own_name
 from ringfence.engines.docker.settings import DockerSettings
 from ringfence.errors import InitializationFailed
-from ringfence.manager.granting import REQUIRED
+from ringfence.manager.options import REQUIRED
 from ringfence.values.grant import Grant
 from ringfence.values.guarantee import Guarantee
 from ringfence.values.limits import Limit, Limits

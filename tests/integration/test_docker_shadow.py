@@ -6,8 +6,9 @@ import asyncio
 
 import pytest
 
-from ringfence import InitializationFailed, Sandbox, Workspaces
-from ringfence.manager.assemble import Docker
+from ringfence import InitializationFailed, Sandbox
+from ringfence.manager.options import Docker
+from ringfence.sync import Workspaces
 from ringfence.workspace.shadow import ShadowKind
 from tests.integration.stage import SECRET, Place
 from tests.support import docker
@@ -22,7 +23,7 @@ def test_a_copy_stands_in_for_the_workspace(place: Place) -> None:
 
     async def work(workspaces: Workspaces) -> tuple[str, str]:
         shadow = workspaces.new(place.workspace, kind=ShadowKind.COPY)
-        async with Sandbox(place.workspace, shadow=shadow, docker=Docker(url=chosen.url, image=chosen.image)) as box:
+        async with Sandbox(place.workspace, shadow=shadow, engine=Docker(url=chosen.url, image=chosen.image)) as box:
             done = await box.shell("cat text; ls -A; echo new > text; cat /workspace/text")
         before = (place.workspace / "text").read_text()
         assert workspaces.commit(shadow).is_done
@@ -41,7 +42,7 @@ def test_an_overlay_is_refused(place: Place) -> None:
 
     async def work(workspaces: Workspaces) -> None:
         shadow = workspaces.new(place.workspace, kind=ShadowKind.OVERLAY)
-        box = Sandbox(place.workspace, shadow=shadow, docker=Docker(url=chosen.url, image=chosen.image))
+        box = Sandbox(place.workspace, shadow=shadow, engine=Docker(url=chosen.url, image=chosen.image))
         try:
             await box.shell("true")
         finally:

@@ -24,14 +24,22 @@ def adapter(request: pytest.FixtureRequest, place: Place, monkeypatch: pytest.Mo
 
 
 def test_placeholders_are_removed_from_a_workspace_that_was_renamed_meanwhile(place: Place) -> None:
+    """There are some where nobody looks at calls."""
     moved = place.home / "moved"
-    timer = threading.Timer(0.4, os.rename, (place.workspace, moved))
-    timer.start()
 
-    place.run("sleep 1")
+    def move() -> None:
+        until = time.monotonic() + 20
+        while not (place.workspace / "up").exists() and time.monotonic() < until:
+            time.sleep(0.02)
+        os.rename(place.workspace, moved)
 
-    timer.join()
-    assert os.listdir(moved) == []
+    mover = threading.Thread(target=move)
+    mover.start()
+
+    place.run("touch up; sleep 1", trace="off")
+
+    mover.join()
+    assert os.listdir(moved) == ["up"]
 
 
 def test_the_death_of_a_box_is_seen_by_a_caller_with_many_descriptors(place: Place) -> None:
@@ -39,9 +47,10 @@ def test_the_death_of_a_box_is_seen_by_a_caller_with_many_descriptors(place: Pla
 
     async def lose() -> float:
         async with place.box() as box:
+            await box.open()
             running = asyncio.create_task(box.shell("sleep 30", timeout=20))
             await asyncio.sleep(0.3)
-            os.kill(box._box._control.first_pid, signal.SIGKILL)  # type: ignore[union-attr]
+            os.kill(box._box._inside.control.first_pid, signal.SIGKILL)  # type: ignore[union-attr]
             begin = time.monotonic()
             with pytest.raises(RingfenceError):
                 await running

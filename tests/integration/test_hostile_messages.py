@@ -9,8 +9,8 @@ import subprocess
 
 import pytest
 
+from ringfence.engines.boxes import helper
 from ringfence.engines.boxes.protocol import VERSION
-from ringfence.engines.native.starting import helper
 
 pytestmark = pytest.mark.req("B6")
 
@@ -29,7 +29,10 @@ def init(*packets: bytes, descriptors: int = 0) -> tuple[int, bytes]:
     with ours:
         with theirs:
             child = subprocess.Popen(
-                [helper(), "init", str(theirs.fileno())], pass_fds=[theirs.fileno()], stderr=subprocess.DEVNULL, env={}
+                [helper.path(), "init", str(theirs.fileno())],
+                pass_fds=[theirs.fileno()],
+                stderr=subprocess.DEVNULL,
+                env={},
             )
         for data in packets:
             socket.send_fds(ours, [data], [null] * descriptors)
@@ -100,7 +103,7 @@ def test_a_plan_that_makes_no_sense_starts_nothing(words: list[str]) -> None:
     os.write(plan, b"".join(word.encode() + b"\0" for word in words))
 
     done = subprocess.run(
-        [helper(), "launch", str(plan), str(os.getpid())],
+        [helper.path(), "launch", str(plan), str(os.getpid())],
         pass_fds=[plan],
         stdin=subprocess.DEVNULL,
         capture_output=True,

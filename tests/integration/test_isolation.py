@@ -34,6 +34,7 @@ from ringfence import (
     SecurityMode,
 )
 from ringfence.confinement.choose import confiners
+from ringfence.workspace.places import SESSIONS
 from tests.integration.stage import SYSTEM_PATH, Place
 from tests.support.users import argv_as, ordinary
 
@@ -56,12 +57,12 @@ def workspaces(place: Place, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     if RUNSC:
         monkeypatch.setenv("RINGFENCE_RUNSC_PATH", RUNSC)
     yield
-    assert not directory.exists() or os.listdir(directory) == []
+    assert not directory.exists() or set(os.listdir(directory)) <= {SESSIONS}  # whose files stay
 
 
 def policy(mode: str | None, needs: str = "denied_at_open", more: str = "") -> PolicyEngine:
     lines = [
-        f"    isolated: [{needs}]",
+        f"    isolation_requires: [{needs}]",
         *([f"    security_mode: {mode}"] if mode else []),
         *([f"    {more}"] if more else []),
     ]
@@ -109,9 +110,9 @@ def test_the_manager_isolates_by_risk_and_by_the_stricter_mode(
         for code, isolated in zip((SAFE, LOW, HIGH), apart, strict=True):
             done = await manager.execute_code("python", code)
             assert done.success, done.stderr
-            assert is_isolated(done.full) is isolated, code
-            assert done.full.wall is not None
-            assert done.full.wall.notes[-1].startswith("isolated: " if isolated else "the ordinary wall is enough: ")
+            assert is_isolated(done) is isolated, code
+            assert done.wall is not None
+            assert done.wall.notes[-1].startswith("isolated: " if isolated else "the ordinary wall is enough: ")
 
     managed(work, policy(said), security_mode=asked)
     assert [record["route"] for record in journal(place)] == ["isolated" if each else "walled" for each in apart]
@@ -121,13 +122,13 @@ def test_a_pool_of_somebody_else_is_held_to_the_managers_mode_too(place: Place) 
     async def work() -> None:
         async with (
             asyncio.timeout(120),
-            SandboxPool(PoolConfig(min_instances=1), policy=policy("permissive")) as pool,
+            SandboxPool(size=PoolConfig(min_instances=1), policy=policy("permissive")) as pool,
             SandboxManager(security_mode=SecurityMode.STRICT, pool=pool) as strict,
             SandboxManager(security_mode=SecurityMode.PERMISSIVE, pool=pool) as permissive,
         ):
-            assert is_isolated((await strict.execute_code("python", LOW)).full)
-            assert not is_isolated((await permissive.execute_code("python", LOW)).full)
-            assert is_isolated((await strict.execute_code("python", SAFE, session_id="s")).full)
+            assert is_isolated(await strict.execute_code("python", LOW))
+            assert not is_isolated(await permissive.execute_code("python", LOW))
+            assert is_isolated(await strict.execute_code("python", SAFE, session_id="s"))
 
     asyncio.run(work())
 
@@ -136,14 +137,14 @@ def test_in_one_session_of_two_managers_each_is_judged_by_its_own_mode(place: Pl
     async def work() -> None:
         async with (
             asyncio.timeout(120),
-            SandboxPool(PoolConfig(min_instances=1), policy=policy("permissive")) as pool,
+            SandboxPool(size=PoolConfig(min_instances=1), policy=policy("permissive")) as pool,
             SandboxManager("s", SecurityMode.STRICT, pool=pool) as strict,
             SandboxManager("s", SecurityMode.PERMISSIVE, pool=pool) as permissive,
         ):
-            assert not is_isolated((await permissive.execute_code("python", LOW)).full)
-            assert is_isolated((await strict.execute_code("python", LOW)).full)
-            assert is_isolated((await strict.execute_shell("cat /dev/null")).full)
-            assert not is_isolated((await permissive.execute_code("python", LOW)).full)
+            assert not is_isolated(await permissive.execute_code("python", LOW))
+            assert is_isolated(await strict.execute_code("python", LOW))
+            assert is_isolated(await strict.execute_shell("cat /dev/null"))
+            assert not is_isolated(await permissive.execute_code("python", LOW))
 
     asyncio.run(work())
 
@@ -153,8 +154,8 @@ def test_harmless_code_that_brings_a_file_along_is_isolated_under_strict_because
 
     async def work(manager: SandboxManager) -> None:
         done = await manager.execute_code("python", "import json", files=files)
-        assert done.stdout == "loaded\n" and is_isolated(done.full)
-        assert not is_isolated((await manager.execute_code("python", "import json")).full)
+        assert done.stdout == "loaded\n" and is_isolated(done)
+        assert not is_isolated(await manager.execute_code("python", "import json"))
 
     managed(work, policy("strict"))
 
@@ -173,10 +174,10 @@ def test_variables_of_a_blocking_call_count_for_its_risk(place: Place, language:
 
 def test_commands_and_other_languages_are_routed_as_well(place: Place) -> None:
     async def work(manager: SandboxManager) -> None:
-        assert not is_isolated((await manager.execute_shell("echo x")).full)
-        assert is_isolated((await manager.execute_shell("python3 -c 'eval(\"1\")'")).full)
-        assert is_isolated((await manager.execute_code("bash", "bash -c 'echo x'")).full)
-        assert not is_isolated((await manager.execute_code("bash", "echo x")).full)
+        assert not is_isolated(await manager.execute_shell("echo x"))
+        assert is_isolated(await manager.execute_shell("python3 -c 'eval(\"1\")'"))
+        assert is_isolated(await manager.execute_code("bash", "bash -c 'echo x'"))
+        assert not is_isolated(await manager.execute_code("bash", "echo x"))
 
     managed(work, policy("permissive"))
 
@@ -201,8 +202,8 @@ def test_without_the_key_there_is_one_set_of_boxes_and_nothing_is_said(place: Pl
     async def work(manager: SandboxManager) -> None:
         assert list(manager.pool.state()) == ["code_run shell_exec"]
         done = await manager.execute_code("python", HIGH)
-        assert done.success and not is_isolated(done.full)
-        assert done.full.wall is not None and not any("risk" in note for note in done.full.wall.notes)
+        assert done.success and not is_isolated(done)
+        assert done.wall is not None and not any("risk" in note for note in done.wall.notes)
 
     managed(work, PolicyEngine.from_text("policies: {default: {security_mode: strict}}"))
     assert "route" not in journal(place)[0]
@@ -222,15 +223,15 @@ def test_a_blocking_call_has_the_wall_that_it_alone_needs(place: Place, mode: st
 def test_a_permissive_session_refuses_what_needs_more_than_its_wall_and_loses_nothing(place: Place) -> None:
     async def work(manager: SandboxManager) -> None:
         async def run(code: str) -> ringfence.Result:
-            return (await manager.execute_code("python", code, session_id="s")).full
+            return await manager.execute_code("python", code, session_id="s")
 
         assert not is_isolated(await run("kept = 41"))
         refused = await run(HIGH)
         assert isinstance(refused.ending, Refused) and refused.stdout == ""
         assert "eval, line 2" in refused.ending.why and "denied at open" in refused.ending.why
-        assert refused.ending.rule == "isolated at p.yaml:3"
+        assert refused.ending.rule == "isolation_requires at p.yaml:3"
         shell = await manager.execute_shell("bash -c 'echo x > made'", session_id="s")
-        assert isinstance(shell.full.ending, Refused)
+        assert isinstance(shell.ending, Refused)
         assert (await run("kept + 1")).results[0].text == "42"
         sandbox = await manager.pool.acquire("s", "shell_exec")
         with pytest.raises(CommandNotAllowed, match="denied at open"):
@@ -243,23 +244,23 @@ def test_a_permissive_session_refuses_what_needs_more_than_its_wall_and_loses_no
 
 def test_a_permissive_session_that_begins_with_risky_code_is_isolated_with_all_of_its_tools(place: Place) -> None:
     async def work(manager: SandboxManager) -> None:
-        first = (await manager.execute_code("python", f"{HIGH}\nkept = 41", session_id="s")).full
+        first = await manager.execute_code("python", f"{HIGH}\nkept = 41", session_id="s")
         assert is_isolated(first) and first.wall is not None
         assert "the session is isolated: HIGH risk (eval, line 2) under permissive" in first.wall.notes
-        later = (await manager.execute_code("python", "kept + 1", session_id="s")).full
+        later = await manager.execute_code("python", "kept + 1", session_id="s")
         assert is_isolated(later) and later.results[0].text == "42"
-        assert is_isolated((await manager.execute_shell("bash -c 'echo x'", session_id="s")).full)
+        assert is_isolated(await manager.execute_shell("bash -c 'echo x'", session_id="s"))
 
     managed(work, policy("permissive"))
 
 
 def test_a_strict_session_is_isolated_from_the_start(place: Place) -> None:
     async def work(manager: SandboxManager) -> None:
-        first = (await manager.execute_code("python", SAFE, session_id="s")).full
+        first = await manager.execute_code("python", SAFE, session_id="s")
         assert is_isolated(first) and first.wall is not None
         assert any("riskiest piece" in note for note in first.wall.notes)
-        assert is_isolated((await manager.execute_code("python", HIGH, session_id="s")).full)
-        assert is_isolated((await manager.execute_shell("echo x", session_id="s")).full)
+        assert is_isolated(await manager.execute_code("python", HIGH, session_id="s"))
+        assert is_isolated(await manager.execute_shell("echo x", session_id="s"))
 
     managed(work, policy("strict"))
 
@@ -268,15 +269,16 @@ def test_a_strict_session_is_isolated_from_the_start(place: Place) -> None:
 def test_tools_that_are_isolated_apart_keep_to_their_own_rules_in_one_session(place: Place, first: str) -> None:
     """The policy isolates code only; whichever tool begins the session, neither gets less, nor the other's wall."""
     rules = PolicyEngine.from_text(
-        "policies: {default: {security_mode: strict}, tools: {code_run: {isolated: [denied_at_open]}}}", "p.yaml"
+        "policies: {default: {security_mode: strict}, tools: {code_run: {isolation_requires: [denied_at_open]}}}",
+        "p.yaml",
     )
 
     async def work(manager: SandboxManager) -> None:
         for tool in (first, "shell_exec", "code_run"):
             if tool == "code_run":
-                assert is_isolated((await manager.execute_code("python", HIGH, session_id="s")).full)
+                assert is_isolated(await manager.execute_code("python", HIGH, session_id="s"))
             else:
-                assert not is_isolated((await manager.execute_shell("cat /dev/null", session_id="s")).full)
+                assert not is_isolated(await manager.execute_shell("cat /dev/null", session_id="s"))
 
     managed(work, rules)
 
@@ -289,6 +291,7 @@ def test_a_sandbox_is_a_session_whose_first_call_chooses(place: Place) -> None:
         assert (await box.python("kept")).results[0].text == "1"
 
     async def strict(box: Sandbox) -> None:
+        await box.open()
         assert box.wall is not None and AT_OPEN in box.wall.guarantees
 
     place.in_box(work, policy=policy("permissive"))
@@ -350,14 +353,14 @@ def command_line(place: Place, *words: str, **env: str) -> subprocess.CompletedP
 @pytest.fixture
 def own_kernel(place: Place) -> Path:
     file = place.top / "policy.yaml"
-    file.write_text("policies:\n  default:\n    security_mode: permissive\n    isolated: [own_kernel]\n")
+    file.write_text("policies:\n  default:\n    security_mode: permissive\n    isolation_requires: [own_kernel]\n")
     return file
 
 
 @pytest.mark.req("B12")
 def test_without_gvisor_risky_code_does_not_run_and_the_rest_does(place: Place, own_kernel: Path) -> None:
     def run(command: str) -> subprocess.CompletedProcess[str]:
-        words = ("run", "--policy", str(own_kernel), "--explain", "--", command)
+        words = ("run", "--policy", str(own_kernel), "--verbose", "--", command)
         return command_line(place, *words, RINGFENCE_RUNSC_PATH="/nonexistent")
 
     risky, harmless = run("bash -c 'echo ran > made; echo ran'"), run("echo fine")
@@ -381,7 +384,7 @@ def test_without_gvisor_risky_code_does_not_run_and_the_rest_does(place: Place, 
 def test_with_gvisor_risky_code_meets_another_kernel_than_harmless_code(place: Place, own_kernel: Path) -> None:
     def run(command: str) -> subprocess.CompletedProcess[str]:
         env = {"RINGFENCE_RUNSC_PATH": RUNSC} if RUNSC else {}
-        return command_line(place, "run", "--policy", str(own_kernel), "--explain", "--", command, **env)
+        return command_line(place, "run", "--policy", str(own_kernel), "--verbose", "--", command, **env)
 
     risky, harmless = run("bash -c 'uname -r'"), run("uname -r")
 
@@ -398,8 +401,8 @@ def test_a_manager_has_both_kernels_at_once(place: Place) -> None:
     async def work(manager: SandboxManager) -> None:
         async def release(code: str, session: str | None = None) -> tuple[str, str]:
             done = await manager.execute_code("python", code, session_id=session)
-            assert done.full.wall is not None, done.error
-            return done.full.wall.name, done.stdout.strip().splitlines()[-1]
+            assert done.wall is not None, done.error
+            return done.wall.name, done.stdout.strip().splitlines()[-1]
 
         harmless, risky = await asyncio.gather(release(look), release(f"eval('1')\n{look}"))
         assert harmless == ("bwrap", os.uname().release)
@@ -407,7 +410,7 @@ def test_a_manager_has_both_kernels_at_once(place: Place) -> None:
         assert await release(f"eval('1')\n{look}", "s") == risky
         assert await release(look, "s") == risky, "a session has one wall"
         assert (await release(look, "t"))[0] == "bwrap"
-        assert isinstance((await manager.execute_code("python", HIGH, session_id="t")).full.ending, Refused)
+        assert isinstance((await manager.execute_code("python", HIGH, session_id="t")).ending, Refused)
 
     managed(work, policy("permissive", "own_kernel"))
 
@@ -437,7 +440,7 @@ import ringfence
 from ringfence import Guarantee, PolicyEngine, Sandbox
 
 SAFE, HIGH = "print(1)", "print(eval('1'))"
-rules = "policies: {default: {security_mode: permissive, isolated: [host_names_hidden]%s}}"
+rules = "policies: {default: {security_mode: permissive, isolation_requires: [host_names_hidden]%s}}"
 weak = frozenset({Guarantee.HOST_FILES_HIDDEN, Guarantee.NETWORK_OFF})
 
 async def main():
@@ -447,7 +450,7 @@ async def main():
         for code in (SAFE, HIGH):
             try:
                 policy = PolicyEngine.from_text(rules % more, "p.yaml")
-                async with Sandbox(sys.argv[1], requires=weak, policy=policy, once=True) as box:
+                async with Sandbox.for_one_call(sys.argv[1], requires=weak, policy=policy) as box:
                     said.append((await box.python(code)).wall.name)
             except ringfence.InitializationFailed as fault:
                 said.append(fault.message)

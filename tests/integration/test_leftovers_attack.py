@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from ringfence.workspace.leftovers.disarm import disarm
-from ringfence.workspace.leftovers.scan import find_leftovers
+from ringfence.workspace.leftovers.scan import Since, find_leftovers
 
 CASES = Path(__file__).parents[1] / "attacks/data/escapes.jsonl"
 
@@ -31,7 +31,7 @@ def test_the_hook_of_a_new_repository_is_gone_after_disarming(tmp_path: Path) ->
         subprocess.run(["bash", "-c", case["command"]], cwd=tmp_path / "ws", env=environment, stdout=out, check=True)
     assert not is_safe()
 
-    scan = find_leftovers(tmp_path / "ws", since_ns=begin)
+    scan = find_leftovers(tmp_path / "ws", Since(ns=begin))
     assert [violation.rule for violation in scan.violations()] == ["leftover git-hook"]
     assert disarm(tmp_path / "ws", scan.leftovers) == scan.leftovers
     assert is_safe()

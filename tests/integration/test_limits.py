@@ -39,7 +39,7 @@ def test_the_result_says_by_what_the_limits_are_held(place: Place) -> None:
 def test_wall_time_is_bounded(place: Place) -> None:
     done = place.run("sleep 60", limits=Limits(wall_seconds=0.5), timeout=None)
 
-    assert done.ending == TimedOut(0.5)
+    assert done.ending == TimedOut(0.5, "limits.wall_seconds of the caller")
     assert 0.4 < done.usage.wall_seconds < 10
     assert done.usage.cpu_seconds < 0.5
 

@@ -20,9 +20,11 @@ import ringfence
 from ringfence import (
     CommandNotAllowed,
     ExecutionRequest,
+    Exited,
     InitializationFailed,
     Internal,
-    InvalidConfig,
+    InvalidArgument,
+    LimitHit,
     Limits,
     PathTraversalError,
     PolicyEngine,
@@ -30,21 +32,25 @@ from ringfence import (
     PoolExhausted,
     Refused,
     RingfenceError,
+    Sandbox,
     SandboxManager,
     SandboxPool,
     SandboxType,
     SecurityMode,
     Stream,
-    SubprocessExecutor,
     TimedOut,
 )
 from ringfence.approvals.base import Choice
+from ringfence.errors import Closed
+from ringfence.manager.options import LIGHT
 from ringfence.manager.pooling import CODE_TOOL, SHELL_TOOL
-from tests.integration.stage import Place, eventually, processes_with
+from ringfence.workspace.places import SESSIONS
+from tests.integration.stage import Place, descriptors, eventually, processes_with
 from tests.support.questions import FakeConfirmationService
 
 LONG = 20.0
 """Seconds; for what must end long before."""
+SMALL = Limits(memory_bytes=64 << 20)
 T = TypeVar("T")
 
 
@@ -55,7 +61,7 @@ def workspaces(place: Place, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.setenv("RINGFENCE_WORKSPACES_DIR", str(directory))
     threads = threading.active_count()
     yield directory
-    assert not directory.exists() or os.listdir(directory) == []
+    assert not directory.exists() or set(os.listdir(directory)) <= {SESSIONS}  # whose files stay
     notices = place.state / "pools"
     assert not notices.exists() or not any(name.startswith(f"{os.getpid()}-") for name in os.listdir(notices))
     assert eventually(lambda: threading.active_count() <= threads)
@@ -78,7 +84,7 @@ def managed(work: Callable[[SandboxManager], Awaitable[T]], *words: Any, **optio
 
 def pooled(work: Callable[[SandboxPool], Awaitable[T]], config: PoolConfig | None = None, **options: Any) -> T:
     async def whole() -> T:
-        async with asyncio.timeout(90), SandboxPool(config or PoolConfig(min_instances=1), **options) as pool:
+        async with asyncio.timeout(90), SandboxPool(size=config or PoolConfig(min_instances=1), **options) as pool:
             return await work(pool)
 
     return asyncio.run(whole())
@@ -110,7 +116,7 @@ def test_code_and_commands_run_and_their_results_say_how_it_went(place: Place) -
         shell = await manager.execute_shell("echo out; echo err >&2; exit 3")
         assert (shell.stdout, shell.stderr, shell.exit_code, shell.error) == ("out\n", "err\n", 3, "exited with 3")
         late = await manager.execute(ExecutionRequest(command="sleep 60", timeout=0.2))
-        assert late.full.ending == TimedOut(0.2) and late.error is not None and "timed out" in late.error
+        assert late.ending == TimedOut(0.2) and late.error is not None and "timed out" in late.error
         piped = await manager.execute_shell("cat", stdin=b"in")
         assert piped.stdout == "in"
 
@@ -163,18 +169,18 @@ def test_files_go_in_and_what_was_made_comes_out(place: Place) -> None:
 def test_a_request_that_makes_no_sense_is_refused_before_a_box_is_taken(place: Place) -> None:
     async def work(manager: SandboxManager) -> None:
         for wrong in (ExecutionRequest(), ExecutionRequest(code="1", command="true")):
-            with pytest.raises(InvalidConfig, match="either code or a command"):
+            with pytest.raises(InvalidArgument, match="either code or a command"):
                 await manager.execute(wrong)
-        with pytest.raises(InvalidConfig, match="unknown language"):
+        with pytest.raises(InvalidArgument, match="unknown language"):
             await manager.execute_code("klingon", "1")
         with pytest.raises(CommandNotAllowed):
             await manager.execute_shell("   ")
         assert (await manager.execute_shell("echo fine")).stdout == "fine\n"
 
     managed(work)
-    with pytest.raises(InvalidConfig, match="its own engine"):
+    with pytest.raises(InvalidArgument, match="its own engine"):
         SandboxManager(pool=SandboxPool(), docker_url="unix:///var/run/docker.sock")
-    with pytest.raises(InvalidConfig, match="its own policy"):
+    with pytest.raises(InvalidArgument, match="its own policy"):
         SandboxManager(pool=SandboxPool(), policy_file="p.yaml")
 
 
@@ -217,19 +223,20 @@ RISKY = "import os\nprint(os.getcwd())"
         (SecurityMode.STRICT, RISKY, SandboxType.NATIVE),
     ],
 )
-def test_only_the_permissive_mode_runs_only_harmless_code_bare(
+def test_only_the_permissive_mode_gives_only_harmless_code_the_light_wall(
     place: Place, mode: SecurityMode, code: str, kind: SandboxType
 ) -> None:
     async def work(manager: SandboxManager) -> None:
         done = await manager.execute_code("python", code)
         assert done.success and done.sandbox_type is kind
-        assert done.full.wall is not None and bool(done.full.wall.guarantees) is (kind is SandboxType.NATIVE)
+        assert done.wall is not None and done.wall.guarantees >= LIGHT
         for other in (
             manager.execute_shell("echo x"),
             manager.execute_code("bash", "echo x"),
             manager.execute_code("python", SAFE, session_id="s"),
             manager.execute_code("python", SAFE, files={"a": "b"}),
             manager.execute_code("python", SAFE, collect=True),
+            manager.execute_code("python", SAFE, context="c"),
         ):
             assert (await other).sandbox_type is SandboxType.NATIVE
 
@@ -237,7 +244,7 @@ def test_only_the_permissive_mode_runs_only_harmless_code_bare(
 
 
 @pytest.mark.req("E7")
-def test_a_policy_in_force_means_never_bare(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_policy_in_force_means_the_whole_wall(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     async def work(manager: SandboxManager) -> SandboxType:
         return (await manager.execute_code("python", SAFE)).sandbox_type
 
@@ -248,10 +255,10 @@ def test_a_policy_in_force_means_never_bare(place: Place, monkeypatch: pytest.Mo
     monkeypatch.setenv("RINGFENCE_POLICY", str(named))
     assert managed(work, security_mode=SecurityMode.PERMISSIVE) is SandboxType.NATIVE
     monkeypatch.delenv("RINGFENCE_POLICY")
-    assert managed(work, security_mode=SecurityMode.PERMISSIVE) is SandboxType.SUBPROCESS, "without one it is bare"
+    assert managed(work, security_mode=SecurityMode.PERMISSIVE) is SandboxType.SUBPROCESS, "without one it is light"
 
 
-def test_a_policy_of_the_pool_means_never_bare_either(place: Place) -> None:
+def test_a_policy_of_the_pool_means_the_whole_wall_too(place: Place) -> None:
     async def work(pool: SandboxPool) -> SandboxType:
         async with SandboxManager(security_mode=SecurityMode.PERMISSIVE, aio_pool=pool) as manager:
             return (await manager.execute_code("python", SAFE)).sandbox_type
@@ -259,50 +266,27 @@ def test_a_policy_of_the_pool_means_never_bare_either(place: Place) -> None:
     assert pooled(work, policy=policy("policies: {default: {max_memory: 512MB}}")) is SandboxType.NATIVE
 
 
-@pytest.mark.req("E7")
-def test_the_bare_process_has_a_clean_environment_and_limits(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What it has is looked at through the engine itself: harmless code could not look."""
-    from ringfence.manager.assemble import bare_engine
-    from ringfence.values.grant import Grant
-    from ringfence.values.request import Request
+@pytest.mark.req("E1", "E6")
+@pytest.mark.parametrize(("choice", "runs"), [(Choice.YES, True), (Choice.NO, False)])
+@pytest.mark.parametrize("mode", list(SecurityMode))
+def test_without_a_policy_the_service_is_asked_about_critical_code_and_only_about_that(
+    place: Place, choice: Choice, runs: bool, mode: SecurityMode
+) -> None:
+    service = FakeConfirmationService(choice)
 
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "hunter2")
-    monkeypatch.setenv("PYTHONPATH", "/evil")
-    limits = Limits(cpu_seconds=7, memory_bytes=512 * 1024**2, file_bytes=1024**2, open_files=55)
+    async def work(manager: SandboxManager) -> None:
+        for session in (None, "s"):
+            assert (await manager.execute_shell("echo plain", session_id=session)).success
+            assert (await manager.execute_code("python", SAFE, session_id=session)).success
+            shell = await manager.execute_shell("docker ps || true", session_id=session)
+            code = await manager.execute_code("python", "import ctypes", session_id=session)
+            fed = await manager.execute_shell("bash", stdin=b"docker ps || true", session_id=session)
+            assert [done.blocked for done in (shell, code, fed)] == [not runs] * 3
 
-    async def work() -> tuple[str, str]:
-        box = await bare_engine().open(Grant(workspace=place.workspace, limits=limits))
-        env = await box.run(Request(argv=("/usr/bin/env",)))
-        held = await box.run(Request(command="ulimit -t; ulimit -v; ulimit -f; ulimit -n; ulimit -c"))
-        await box.close()
-        return env.stdout, held.stdout
+    managed(work, None, mode, service)
 
-    env, held = asyncio.run(work())
-    assert "hunter2" not in env and "PYTHON" not in env and "HOME" not in env
-    assert held.split() == ["7", str(512 * 1024), "2048", "55", "0"]
-
-
-@pytest.mark.req("E7")
-def test_the_subprocess_executor_refuses_what_is_not_harmless_and_ends_what_takes_too_much(place: Place) -> None:
-    async def work() -> None:
-        executor = SubprocessExecutor(Limits(wall_seconds=1, memory_bytes=300 * 1024**2, output_bytes=1000))
-        try:
-            assert (await executor.execute(ExecutionRequest(code=SAFE))).stdout == "45\n"
-            for code, language in ((RISKY, "python"), ("open('/etc/passwd')", "python"), ("console.log(1)", "js")):
-                with pytest.raises(CommandNotAllowed, match="harmless"):
-                    await executor.execute(ExecutionRequest(code=code, language=language))
-            endless = await executor.execute(ExecutionRequest(code="while True:\n    pass"))
-            assert isinstance(endless.full.ending, TimedOut)
-            hog = await executor.execute(ExecutionRequest(code="x = 'x' * 10**9"))
-            assert not hog.success and "MemoryError" in hog.stderr
-            loud = await executor.execute(ExecutionRequest(code="while True: print('y')"))
-            assert not loud.success and len(loud.stdout) == 1000
-            inside = await executor.execute(ExecutionRequest(code="x = 2\nx + 2"))
-            assert inside.success
-        finally:
-            executor.close()
-
-    asyncio.run(work())
+    assert [question.command for question in service.asked] == ["docker ps || true", "import ctypes", "bash"] * 2
+    assert ("input", "docker ps || true") in service.asked[2].details
 
 
 @pytest.mark.req("E1", "E6")
@@ -315,12 +299,12 @@ def test_the_confirmation_service_is_asked_and_its_answer_counts(place: Place, c
         for session in (None, "s"):
             done = await manager.execute_shell("echo asked", session_id=session)
             assert done.success is runs and (done.stdout == "asked\n") is runs
-            assert isinstance(done.full.ending, Refused) is not runs
+            assert isinstance(done.ending, Refused) is not runs
 
     managed(work, None, SecurityMode.STRICT, service, policy_file=rules)
     assert [question.command for question in service.asked] == ["echo asked"] * 2
     nobody = managed(lambda manager: manager.execute_shell("echo asked"), policy_file=rules)
-    assert isinstance(nobody.full.ending, Refused) and nobody.blocked
+    assert isinstance(nobody.ending, Refused) and nobody.blocked
 
 
 def test_a_refusal_takes_nothing_from_the_pool_but_the_box_it_looked_at(place: Place) -> None:
@@ -330,9 +314,9 @@ def test_a_refusal_takes_nothing_from_the_pool_but_the_box_it_looked_at(place: P
 
     async def work(manager: SandboxManager) -> None:
         language = await manager.execute_code("bash", "echo x")
-        assert isinstance(language.full.ending, Refused) and "supported_languages" in str(language.full.ending)
+        assert isinstance(language.ending, Refused) and "supported_languages" in str(language.ending)
         command = await manager.execute_shell("rm x")
-        assert isinstance(command.full.ending, Refused) and "denied_commands" in str(command.full.ending)
+        assert isinstance(command.ending, Refused) and "denied_commands" in str(command.ending)
         assert (await manager.execute_code("python", "print(1)")).success
         assert (await manager.execute_shell("echo 1")).success
 
@@ -563,13 +547,13 @@ def test_managers_share_a_pool_and_each_cleans_up_its_own(place: Place) -> None:
 @pytest.mark.req("B7")
 def test_a_waiting_box_that_crashed_is_replaced_and_never_handed_out(place: Place) -> None:
     async def work(pool: SandboxPool) -> None:
-        (inner,) = set(pool._pools.values())
+        (inner,) = pool._supply.ordinary
         for slot in tuple(inner._idle):
             kill_first(slot.member.box)
         for _ in range(4):
             sandbox = await pool.take(SHELL_TOOL)
             assert (await sandbox.shell("echo fine")).stdout == "fine\n"
-            pool.discard(sandbox, SHELL_TOOL)
+            pool.discard(sandbox)
         await pool.wait_ready()
         (state,) = pool.state().values()
         assert state.crashed == 2 and state.idle == 2
@@ -579,7 +563,7 @@ def test_a_waiting_box_that_crashed_is_replaced_and_never_handed_out(place: Plac
 
 def kill_first(box: Any) -> None:
     """Kill PID 1 of a box, by the pid that the kernel told us; returns when it is dead, and nobody has been told."""
-    pid = box._control.first_pid
+    pid = box._inside.control.first_pid
     assert pid > 1
     os.kill(pid, signal.SIGKILL)
     assert eventually(lambda: not is_running(pid))
@@ -594,7 +578,7 @@ def is_running(pid: int) -> bool:
 
 @pytest.mark.req("B7")
 def test_all_boxes_taken_and_nobody_gives_one_back_is_an_error_that_says_so(place: Place) -> None:
-    config = PoolConfig(min_instances=1, max_instances=2, acquire_timeout_seconds=0.3, waiting_max=1)
+    config = PoolConfig(min_instances=2, max_instances=2, acquire_timeout_seconds=4, waiting_max=1)
 
     async def work(pool: SandboxPool) -> None:
         held = [await pool.take() for _ in range(2)]
@@ -603,7 +587,7 @@ def test_all_boxes_taken_and_nobody_gives_one_back_is_an_error_that_says_so(plac
         await asyncio.sleep(0)
         with pytest.raises(PoolExhausted, match="callers wait already"):
             await manager.execute_shell("echo x")
-        with pytest.raises(PoolExhausted, match=r"within 0\.3 s"):
+        with pytest.raises(PoolExhausted, match=r"within 4 s"):
             await waiting
         for sandbox in held:
             pool.discard(sandbox)
@@ -668,7 +652,7 @@ def test_stopping_while_calls_run_ends_them_and_tells_every_caller(place: Place,
 
 def test_a_stop_that_is_cancelled_stops_all_the_same(place: Place, mark: str) -> None:
     async def work() -> None:
-        pool = SandboxPool(PoolConfig(min_instances=2))
+        pool = SandboxPool(size=PoolConfig(min_instances=2))
         await pool.start()
         sandbox = await pool.acquire("s")
         await sandbox.start(f"sleep 300 # {mark}")
@@ -686,7 +670,7 @@ def test_a_stop_that_is_cancelled_stops_all_the_same(place: Place, mark: str) ->
 @pytest.mark.parametrize("delay", [0.0, 0.01, 0.04])
 def test_a_start_that_is_cancelled_leaves_nothing(place: Place, delay: float) -> None:
     async def work() -> None:
-        pool = SandboxPool(PoolConfig(min_instances=3, starts_at_once=3))
+        pool = SandboxPool(size=PoolConfig(min_instances=3, starts_at_once=3))
         starting = asyncio.ensure_future(pool.start())
         await asyncio.sleep(delay)
         starting.cancel()
@@ -727,13 +711,13 @@ def test_a_call_that_is_cancelled_gives_its_box_back(place: Place, mark: str) ->
 
 def test_the_pool_has_to_run_and_to_know_the_tool(place: Place) -> None:
     async def work(pool: SandboxPool) -> None:
-        with pytest.raises(InvalidConfig, match=r"no boxes for 'browser'.*one of"):
+        with pytest.raises(InvalidArgument, match=r"no boxes for 'browser'.*one of"):
             await pool.take("browser")
 
     pooled(work)
-    with pytest.raises(InvalidConfig, match="not running"):
+    with pytest.raises(Closed, match="not running"):
         asyncio.run(SandboxPool().take())
-    with pytest.raises(InvalidConfig, match="above zero"):
+    with pytest.raises(InvalidArgument, match="above zero"):
         SandboxPool(session_ttl_seconds=0)
 
 
@@ -774,12 +758,30 @@ def test_a_box_with_another_grant_is_never_handed_out(place: Place) -> None:
     managed(work, policy_file=policy(DIFFERENT % data))
 
 
-@pytest.mark.xfail(strict=True, reason="reported: a box hides what matches when it is made, not what comes later")
-def test_what_one_tool_makes_later_is_hidden_from_another_that_may_not_see_it(place: Place) -> None:
+OPENED_TO_STAY = 'python3 -c \'import glob; print(open(glob.glob("a*")[0]).read(), end="")\''
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        "for f in a*; do cat ./$f; done",
+        pytest.param(
+            OPENED_TO_STAY,
+            marks=pytest.mark.xfail(
+                strict=True,
+                reason="SECURITY.md: a box hides what matches when it is made; of files that come later, it stops opens"
+                " as cat makes them, not such as are closed on exec",
+            ),
+        ),
+    ],
+)
+def test_what_one_tool_makes_later_is_not_read_by_another_that_may_not_see_it(place: Place, read: str) -> None:
     async def work(manager: SandboxManager) -> None:
         await manager.execute_shell("true")
-        await manager.execute_code("bash", "echo secret > a.key")
-        assert (await manager.execute_shell("for f in a*; do cat ./$f; done")).stdout != "secret\n"
+        assert (await manager.execute_code("bash", "echo secret > a.key")).success
+        looked = await manager.execute_shell(read)
+        assert isinstance(looked.ending, Exited)  # it ran, and was not refused as a whole
+        assert looked.stdout != "secret\n"
 
     managed(work, "s", policy_file=policy("policies: {tools: {shell_exec: {denied_paths: ['/workspace/**/*.key']}}}"))
 
@@ -936,7 +938,7 @@ def test_many_calls_of_all_kinds_leave_no_descriptor_and_no_group(place: Place) 
             await manager.pool.wait_ready()
             while any(state.closing or state.starting for state in manager.pool.state().values()):
                 await asyncio.sleep(0.02)
-            return len(os.listdir("/proc/self/fd")), len(groups())
+            return descriptors(), len(groups())
 
         await one_of_each(0)
         before = await settled()
@@ -946,3 +948,73 @@ def test_many_calls_of_all_kinds_leave_no_descriptor_and_no_group(place: Place) 
 
     managed(work, max_instances=6)
     assert groups() == []
+
+
+@pytest.mark.req("E3")
+def test_the_files_of_a_session_are_its_boxes_files_by_the_same_paths(place: Place) -> None:
+    async def work() -> tuple[str, str, str]:
+        async with SandboxManager(session_id="session_123", pool_size=1) as manager:
+            async with manager.files() as files:
+                files.write_file("data/in.txt", "from outside")
+                with pytest.raises(PathTraversalError):
+                    files.write_file("../out.txt", "x")
+            shell = await manager.execute_shell("cat /workspace/data/in.txt; echo made > made.txt")
+            code = await manager.execute_code("python", "print(open('/workspace/data/in.txt').read())")
+            async with manager.files("session_123") as files:
+                return shell.stdout, code.stdout, files.read_file("/workspace/made.txt")
+
+    assert asyncio.run(work()) == ("from outside", "from outside\n", "made\n")
+
+
+@pytest.mark.req("E3")
+def test_files_of_no_session_are_refused(place: Place) -> None:
+    async def work() -> None:
+        async with SandboxManager(pool_size=0) as manager, manager.files():
+            pass
+
+    with pytest.raises(InvalidArgument, match="no session"):
+        asyncio.run(work())
+
+
+RISKS = """
+policies:
+  tools:
+    shell_exec: {{risk_level: {level}}}
+"""
+
+
+@pytest.mark.req("B3")
+@pytest.mark.parametrize("level", ["low", "medium", "high"])
+def test_below_critical_a_command_runs_behind_the_whole_wall_with_limits_and_asks_nobody(
+    place: Place, level: str
+) -> None:
+    """`direct` means without asking; a program is never run bare, and limits hold at every level."""
+    service = FakeConfirmationService(Choice.NO)
+    policy = PolicyEngine.from_text(RISKS.format(level=level))
+
+    async def work() -> Any:
+        async with Sandbox(place.workspace, policy=policy, confirmation=service, limits=SMALL) as sandbox:
+            return await sandbox.shell("cat /etc/hostname; tail /dev/zero")
+
+    result = asyncio.run(work())
+
+    assert service.asked == []
+    assert result.wall is not None and result.wall.guarantees >= LIGHT
+    assert isinstance(result.ending, LimitHit)
+
+
+@pytest.mark.req("B3")
+@pytest.mark.parametrize(("choice", "ran"), [(Choice.NO, False), (Choice.YES, True)])
+def test_critical_risk_runs_only_after_a_persons_yes(place: Place, choice: Choice, ran: bool) -> None:
+    service = FakeConfirmationService(choice)
+    policy = PolicyEngine.from_text(RISKS.format(level="critical"))
+
+    async def work() -> Any:
+        async with Sandbox(place.workspace, policy=policy, confirmation=service) as sandbox:
+            return await sandbox.shell("echo ran")
+
+    result = asyncio.run(work())
+
+    assert len(service.asked) == 1
+    assert (result.stdout == "ran\n") is ran
+    assert isinstance(result.ending, Refused) is not ran

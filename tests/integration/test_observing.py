@@ -14,7 +14,8 @@ from ringfence import BashTool, MetricsObserver, Sandbox, SandboxExecutor, Sandb
 from ringfence.cli.app import app
 from ringfence.cli.exits import Finished
 from ringfence.manager import checklist
-from ringfence.manager.checklist import Found, check_all, passes
+from ringfence.manager.checklist import check_all, passes
+from ringfence.manager.claims import ClaimItem, ClaimState
 from tests.integration.stage import Place
 
 POLICY = """policies:
@@ -110,7 +111,7 @@ def test_an_agents_shell_says_what_was_refused_and_a_plain_executor_does_not(
     benign = asyncio.run(BashTool().execute("echo 'sandbox: Permission denied' >&2", place.workspace))
 
     assert told.exit_code == plain.exit_code == 122
-    assert f"rule: denied_commands dig at {policy}:4; to allow it: remove `dig`" in told.stderr
+    assert f"rule: denied_commands dig at {policy}:4; instead: find another way; only the operator" in told.stderr
     assert plain.stderr == ""
     assert benign.stderr == "sandbox: Permission denied\n"
 
@@ -150,11 +151,14 @@ def test_the_checklists_hold_here_and_each_claim_has_its_evidence(place: Place) 
         ("periodic", 5),
     ]
     amiss = [
-        item for each in lists for item in each.items if item.found is Found.NO and "pip-audit" not in item.evidence
+        item
+        for each in lists
+        for item in each.items
+        if item.found is ClaimState.NO and "pip-audit" not in item.evidence
     ]
     assert amiss == []
     assert all(item.evidence for each in lists for item in each.items)
-    unknown = {item.claim for each in lists for item in each.items if item.found is Found.UNKNOWN}
+    unknown = {item.claim for each in lists for item in each.items if item.found is ClaimState.UNKNOWN}
     assert unknown - {"dependencies are free of known faults"} == {
         "the image is built and scanned",
         "the audit log is analysed",
@@ -165,7 +169,7 @@ def test_the_checklists_hold_here_and_each_claim_has_its_evidence(place: Place) 
 
 @pytest.mark.req("B11")
 def test_the_checklists_fail_without_a_policy_and_say_so(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checklist, "_dependencies", lambda: checklist.Item("x", Found.UNKNOWN, "not asked"))
+    monkeypatch.setattr(checklist, "_dependencies", lambda: ClaimItem("x", ClaimState.UNKNOWN, "not asked"))
 
     code, text = command("doctor", "--checklist", "--json")
 
@@ -179,13 +183,13 @@ def test_a_machine_where_no_box_can_be_opened_passes_nothing_that_needs_one(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("RINGFENCE_PROCESS_SANDBOX", "seatbelt")
-    monkeypatch.setattr(checklist, "_dependencies", lambda: checklist.Item("x", Found.UNKNOWN, "not asked"))
+    monkeypatch.setattr(checklist, "_dependencies", lambda: ClaimItem("x", ClaimState.UNKNOWN, "not asked"))
 
     lists = check_all()
 
     first = {item.claim: item.found for item in lists[0].items}
-    assert first["seccomp is applied"] is first["nothing runs as root"] is first["limits are set"] is Found.NO
-    assert lists[1].items[0].found is Found.NO
+    assert first["seccomp is applied"] is first["nothing runs as root"] is first["limits are set"] is ClaimState.NO
+    assert lists[1].items[0].found is ClaimState.NO
     assert not passes(lists)
 
 
@@ -196,21 +200,21 @@ def test_a_policy_that_is_wrong_is_named(place: Place) -> None:
     engine = checklist._policy(policy, {})
 
     assert isinstance(engine, str) and "does not match its example" in engine
-    assert checklist._policy_loaded(engine).found is Found.NO
-    assert checklist._review(engine).found is Found.UNKNOWN
+    assert checklist._policy_loaded(engine).found is ClaimState.NO
+    assert checklist._review(engine).found is ClaimState.UNKNOWN
 
 
 @pytest.mark.parametrize(
     ("program", "found"),
     [
-        ('echo \'{"dependencies": [{"name": "a", "vulns": []}]}\'', Found.YES),
-        ('echo \'{"dependencies": [{"name": "a", "vulns": [{"id": "x"}]}]}\'; exit 1', Found.NO),
-        ("echo no network >&2; exit 1", Found.UNKNOWN),
+        ('echo \'{"dependencies": [{"name": "a", "vulns": []}]}\'', ClaimState.YES),
+        ('echo \'{"dependencies": [{"name": "a", "vulns": [{"id": "x"}]}]}\'; exit 1', ClaimState.NO),
+        ("echo no network >&2; exit 1", ClaimState.UNKNOWN),
     ],
 )
 @pytest.mark.req("B11")
 def test_the_dependency_audit_counts_only_if_it_gave_an_answer(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program: str, found: Found
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program: str, found: ClaimState
 ) -> None:
     tool = tmp_path / "pip-audit"
     tool.write_text(f"#!/bin/sh\n{program}\n")

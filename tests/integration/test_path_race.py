@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from ringfence import AgentWorkspace
-from ringfence.errors import InvalidConfig, PathAccessDenied
+from ringfence.errors import AlreadyExists, Busy, NotADirectory, NotFound, PathAccessDenied
 from ringfence.workspace.beneath import Resolver, by_kernel, by_walk, choose_resolver
 from tests.support.swapping import swapping
 
@@ -90,9 +90,9 @@ def once(files: AgentWorkspace, number: int) -> str:
                 assert files.stat("sub/file.txt").size_bytes == len(INSIDE)
             case _:
                 assert files.read("sub/file.txt") == INSIDE
-    except PathAccessDenied:
+    except (PathAccessDenied, Busy, AlreadyExists):
         return "refused"
-    except InvalidConfig:
+    except (NotFound, NotADirectory):
         return "missing"
     return "worked"
 

@@ -1,15 +1,22 @@
 """A person's account: the tools that PATH reaches run inside as they are, and nothing else of the home is there."""
 
+import asyncio
 import os
 import shutil
 import stat
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
 import ringfence
+from ringfence.confinement.choose import confiners
+from ringfence.engines.native.engine import NativeEngine
+from ringfence.values.grant import Grant
+from ringfence.values.outcome import Result
+from ringfence.values.request import Request
 from tests.integration.stage import SECRET, SYSTEM_PATH, Place
 
 pytestmark = pytest.mark.req("X1", "D3", "A3")
@@ -307,3 +314,34 @@ def test_the_users_of_the_machine_stay_unknown(place: Place) -> None:
     }
     assert "sandbox" in done.stdout
     assert isinstance(done.ending, ringfence.Exited)
+
+
+@pytest.mark.req("C2")
+def test_a_version_manager_s_shim_is_not_run_for_each_call(tmp_path: Path) -> None:
+    """The shim here takes a second, and says so; the real interpreter is the one that runs the tests."""
+    root = tmp_path / "home" / ".pyenv"
+    real = root / "versions" / "3.99.1" / "bin"
+    for directory in (real, root / "shims", tmp_path / "work"):
+        directory.mkdir(parents=True)
+    (real / "python3").symlink_to(os.path.realpath(sys.executable))
+    shim = root / "shims" / "python3"
+    shim.write_text(f'#!/bin/sh\nsleep 1; echo shim >&2\nexec {real}/python3 "$@"\n')
+    shim.chmod(0o755)
+    (root / "version").write_text("3.99.1\n")
+    environ = {"PATH": f"{root}/shims:/usr/bin:/bin"}
+
+    async def main() -> tuple[Result, Result, float]:
+        box = await NativeEngine(confiners(), environ, str(tmp_path / "home")).open(Grant(workspace=tmp_path / "work"))
+        try:
+            begin = time.monotonic()
+            ran = await box.run(Request(command="python3 -c 'import sys; print(sys.executable)'"))
+            shown = await box.run(Request(code="import sys; sys.executable", language="python"))
+            return ran, shown, time.monotonic() - begin
+        finally:
+            await box.close()
+
+    ran, shown, seconds = asyncio.run(main())
+
+    assert (ran.stdout, ran.stderr) == (f"{real}/python3\n", "")
+    assert str(real) in str(shown.results[0].text)
+    assert seconds < 1

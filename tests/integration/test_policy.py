@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
 import ringfence
-from ringfence import PolicyEngine, SandboxBuilder
+from ringfence import PolicyEngine, Sandbox, SandboxBuilder, Verdict
 from ringfence.approvals.base import Choice, ConfirmationService
-from ringfence.errors import InvalidConfig, PathAccessDenied
+from ringfence.errors import CommandNotAllowed, InvalidArgument, InvalidConfig, PathAccessDenied
+from ringfence.policy.defaults import SENSITIVE
 from ringfence.values.outcome import Refused
 from tests.integration.stage import Place
 from tests.support.questions import FakeConfirmationService
+
+FOLDERS = (".git/hooks", ".ssh", ".aws", ".docker", ".kube", ".gnupg", ".idea")
+"""Rows that are directories."""
 
 
 def engine(line: str) -> PolicyEngine:
@@ -79,6 +84,28 @@ def test_a_yes_for_the_session_is_remembered_where_the_policy_lets_it(
     assert len(service.asked) == questions
 
 
+def test_a_yes_for_the_session_is_for_no_shell_or_interpreter_that_has_moved_on(place: Place) -> None:
+    service = FakeConfirmationService(Choice.YES_FOR_SESSION)
+    policy = engine("approvals: {ask_for: {patterns: [touch]}, remember: session}")
+    (place.workspace / "scratch").mkdir()
+
+    async def both() -> None:
+        async with ringfence.Sandbox(place.workspace, policy=policy, confirmation=service) as box:
+            for before in ("true", "cd scratch", "touch() { echo other; }; cd .."):
+                await box.shell(before, context="a")
+                assert (await box.shell("touch x", context="a")).ok
+            asked = [question.command for question in service.asked]
+            assert asked.count("touch x") == 3
+            for before in ("import os", "os.chdir('scratch')"):
+                await box.python(before)
+                assert (await box.python("!touch x")).ok
+
+    asyncio.run(both())
+
+    asked = [dict(question.details)["in"] for question in service.asked if question.command == "!touch x"]
+    assert asked == ["wherever the interpreter is now, with what it keeps"] * 2
+
+
 def test_what_the_policy_denies_is_hidden_by_the_wall_however_it_is_named(place: Place) -> None:
     (place.workspace / "server.key").write_text("secret")
     reach = (
@@ -90,6 +117,38 @@ def test_what_the_policy_denies_is_hidden_by_the_wall_however_it_is_named(place:
 
     assert "secret" not in hidden.stdout and "c2VjcmV0" not in hidden.stdout
     assert "secret" in shown.stdout
+
+
+@pytest.mark.req("C5")
+def test_a_switch_hides_every_sensitive_file_of_the_workspace(place: Place) -> None:
+    names = [f"{row[3:]}/x" if row.endswith(FOLDERS) else row[3:] for row in SENSITIVE]
+    for name in (*names, "plain"):
+        (place.workspace / "sub" / name).parent.mkdir(parents=True, exist_ok=True)
+        (place.workspace / "sub" / name).write_text(f"content-of-{name}\n")
+    (place.workspace / "names").write_text("\n".join((*names, "plain")) + "\n")
+    look = "cd sub; while read f; do cat $f; done < ../names"  # no name stands in the command
+    hide = engine("validation: {strictness: permissive, sensitive_files: hide}")
+
+    hidden = place.run(look, policy=hide)
+    shown = place.run(look, policy=engine("validation: {strictness: permissive, sensitive_files: warn}"))
+
+    assert hidden.stdout == "content-of-plain\n"
+    assert "content-of-.npmrc" in shown.stdout and "content-of-.git/config" in shown.stdout
+    with place.box_closed(policy=hide) as box:
+        for name in names:
+            assert box.check_path(f"sub/{name}").verdict is Verdict.DENY, name
+            assert box.check_path(f"sub/{name}", write=True).verdict is Verdict.DENY, name
+        assert box.check_path("sub/plain").verdict is Verdict.ALLOW
+
+
+@pytest.mark.req("C5")
+def test_the_sensitive_files_are_the_design_documents() -> None:
+    assert [row[3:] for row in SENSITIVE] == [
+        *(".gitconfig", ".git/config", ".git/hooks", ".bashrc", ".bash_profile", ".bash_history", ".zshrc"),
+        *(".zsh_history", ".profile", ".zprofile", ".ssh", ".aws", ".docker", ".kube", ".gnupg", ".npmrc", ".pypirc"),
+        *(".netrc", ".cargo/credentials", ".cargo/credentials.toml", ".env", ".env.local", ".env.production"),
+        *("secrets.yaml", "secrets.json", ".secrets", ".vscode/settings.json", ".idea"),
+    ]
 
 
 def test_the_policys_limits_hold_and_a_request_can_only_lower_them(place: Place) -> None:
@@ -159,7 +218,7 @@ def test_a_policy_that_is_wrong_or_missing_means_that_nothing_runs(
 ) -> None:
     with pytest.raises(InvalidConfig, match="cannot be read"):
         ringfence.run("id", workspace=place.workspace, policy=place.home / "none.yaml")
-    with pytest.raises(InvalidConfig, match="role"):
+    with pytest.raises(InvalidArgument, match="role"):
         ringfence.run("id", workspace=place.workspace, role="reviewer")
     monkeypatch.setenv("RINGFENCE_POLICY", str(place.home / "none.yaml"))
     with pytest.raises(InvalidConfig, match="cannot be read"):
@@ -185,3 +244,68 @@ def test_the_fake_is_a_confirmation_service() -> None:
     service: ConfirmationService = FakeConfirmationService()
 
     assert service
+
+
+# --- what a command is given ------------------------------------------------------------------------------------------
+
+DENIES = "policies: {default: {denied_commands: [sudo]}}"
+
+
+@pytest.mark.req("C3")
+def test_a_shell_that_is_written_to_later_needs_a_yes_unless_a_person_types(place: Place) -> None:
+    rules = PolicyEngine.from_text(DENIES, "p.yaml")
+
+    async def refused(box: Sandbox) -> None:
+        for command in (["bash"], "cat | sh", ["python3", "-i"]):
+            with pytest.raises(CommandNotAllowed, match="not known before it runs"):
+                await box.start(command)
+        process = await box.start(["cat"])
+        await process.write(b"x")
+        process.kill()
+        typed = await box.start(["bash"], typed_by_person=True)
+        await typed.write(b"exit 3\n")
+        done = await typed.wait(20)
+        assert done is not None and done.exit_code == 3
+
+    place.in_box(refused, policy=rules)
+
+    async def asked(box: Sandbox) -> None:
+        process = await box.start(["bash"])
+        await process.write(b"exit 4\n")
+        done = await process.wait(20)
+        assert done is not None and done.exit_code == 4
+
+    service = FakeConfirmationService()
+    place.in_box(asked, policy=rules, confirmation=service)
+    assert [question.details[-1] for question in service.asked] == [("input", "a stream, not known beforehand")]
+
+
+@pytest.mark.req("C3")
+def test_a_script_on_standard_input_is_refused_like_one_in_the_arguments(place: Place) -> None:
+    rules = PolicyEngine.from_text("policies: {default: {denied_commands: [touch]}}", "p.yaml")
+
+    for parts in ({"stdin": b"touch ran"}, {"env": {"BASH_ENV": "/dev/stdin"}, "stdin": b"touch ran"}):
+        done = place.run("bash", policy=rules, **parts)
+        assert done.blocked and not (place.workspace / "ran").exists()
+    assert not place.run("bash", stdin=b"touch ran").blocked, "without the rule it runs"
+    assert (place.workspace / "ran").exists()
+
+
+async def _pieces() -> AsyncIterator[bytes]:
+    yield b"touch "
+    yield b"ran"
+
+
+@pytest.mark.req("C3", "E6")
+def test_a_stream_into_a_shell_asks_and_a_no_runs_nothing(place: Place) -> None:
+    rules = PolicyEngine.from_text("policies: {default: {max_memory: 1GB}}", "p.yaml")
+
+    async def work(box: Sandbox) -> list[bool]:
+        passed = await box.shell("cat", stdin=_pieces())
+        assert passed.stdout == "touch ran"
+        return [(await box.shell("bash", stdin=_pieces())).blocked]
+
+    for choice in (None, Choice.NO, Choice.YES):
+        service = FakeConfirmationService(choice) if choice is not None else None
+        assert place.in_box(work, policy=rules, confirmation=service) == [choice is not Choice.YES]
+        assert (place.workspace / "ran").exists() is (choice is Choice.YES)

@@ -2,9 +2,6 @@
 
 Cases 8, 11, 12, 14, 17 and 18 are about text alone and stand in tests/unit/policy/test_a10_cases.py, as does most of
 case 13; its reading of a file that is not there is here.
-
-Not yet: case 7 (an agent command outside the sandbox reaches the network), which needs the controlled egress of a later
-issue.
 """
 
 import asyncio
@@ -18,8 +15,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from ringfence import BashTool, InitializationFailed, SandboxExecutor, Verdict
+from ringfence import BashTool, InitializationFailed, NetworkAccessDenied, SandboxExecutor, SandboxOptions, Verdict
+from ringfence.manager.tool_network import tool_network
+from ringfence.tools.fetch import FetchTool
+from ringfence.tools.http import HttpTool
 from tests.integration.stage import SECRET, Place
+from tests.support.outside_world import replace_outside
 
 pytestmark = pytest.mark.req("A10")
 
@@ -197,6 +198,29 @@ def test_a10_case_06_ping_and_its_sockets_are_refused(place: Place) -> None:
         assert "sent" in place.host(f'/usr/bin/python3 -c "{program}"').stdout
 
 
+@pytest.mark.req("A6")
+def test_a10_case_07_an_agent_command_outside_the_sandbox_reaches_what_is_allowed(
+    place: Place, listener: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    replace_outside(monkeypatch, place.top, {80: listener})
+    url = "http://docs.example.com/"
+    options = SandboxOptions(workspace=place.workspace, network=["docs.example.com"])
+
+    async def reach(url: str) -> tuple[str, bytes]:
+        async with tool_network(options, os.environ, "docs.example.com") as network:
+            page = await FetchTool(network.opener, authority=network.authority).execute(url)
+            answer = await HttpTool(network.opener, authority=network.authority).execute("GET", url)
+            return page.text.strip(), answer.body
+
+    inside = place.run(f"curl -sS --max-time 5 {url}")
+
+    assert asyncio.run(reach(url)) == ("hello", b"hello")
+    assert (inside.stdout, inside.ok) == ("", False), "a command in the sandbox does not"
+    with pytest.raises(NetworkAccessDenied, match="no rule allows") as refused:
+        asyncio.run(reach("http://other.example.com/"))
+    assert "--allow other.example.com:80" in refused.value.hint
+
+
 # --- platforms --------------------------------------------------------------------------------------------------------
 
 
@@ -208,7 +232,7 @@ def test_a10_case_09_bubblewrap_gets_its_options_by_a_descriptor_and_the_audit_s
     assert done.audit is not None and done.audit.wrapper == "bwrap"
     options = " ".join(done.audit.command)
     for option in (
-        "--unshare-all",
+        "--unshare-user --unshare-ipc --unshare-pid --unshare-uts",  # the network's is the launcher's
         "--disable-userns",
         "--die-with-parent",
         "--new-session",
@@ -305,7 +329,7 @@ def test_a10_case_16_after_a_violation_the_next_command_runs_as_usual(place: Pla
 @pytest.mark.req("A8")
 def test_a10_case_16_after_a_refusal_the_same_box_runs_the_next_command(place: Place) -> None:
     async def two(box):  # type: ignore[no-untyped-def]
-        return await box.shell("pwd", cwd="/usr"), await box.shell("cat /root/x ~/diary; echo after")
+        return await box.shell("pwd", cwd="/boot"), await box.shell("cat /root/x ~/diary; echo after")
 
     refused, after = place.in_box(two)
 

@@ -226,3 +226,27 @@ def test_landlock_alone_is_no_wall_for_root(place: Place, monkeypatch: pytest.Mo
     with pytest.raises(InitializationFailed, match="root"):
         place.run("touch ran", requires=frozenset())
     assert place.names() == set()
+
+
+def test_a_private_directory_of_somebody_else_in_the_workspace_is_hidden_and_the_box_is_made(place: Place) -> None:
+    """Nobody in the box could enter it, and nothing in it can be covered, as in a directory of volumes or homes."""
+    for name, mode in (("open", 0o755), ("private", 0o700), ("group", 0o750)):
+        hooks = place.workspace / name / "repository/.git/hooks"
+        hooks.mkdir(parents=True)
+        (place.workspace / name / ".env").write_text(SECRET)
+        os.chown(place.workspace / name, SOMEBODY, SOMEBODY)
+        (place.workspace / name).chmod(mode)
+    git = place.workspace / "half/.git"
+    git.mkdir(parents=True)
+    os.chown(git, SOMEBODY, 0)
+    git.chmod(0o700)
+
+    done = place.run(
+        "for each in open private group half/.git; do ls $each; done; cd open/repository; touch made .git/hooks/x; ls"
+    )
+
+    assert done.stdout == "repository\nmade\n"
+    lines = done.stderr.splitlines()
+    assert len(lines) == 4 and all("Permission denied" in line for line in lines) and "hooks/x" in lines[3]
+    (place.workspace / "private").chmod(0o777)
+    assert place.run("ls private").stdout == "repository\n", "it is hidden although anybody may enter it"

@@ -21,7 +21,16 @@ from typing import Any, assert_never
 
 import pytest
 
-from ringfence.confinement.linux.seccomp import AnyBit, Condition, NoneOf, OneOf, Profile, Refusal, assemble, refusals
+from ringfence.confinement.linux.seccomp import (
+    AnyBit,
+    Condition,
+    Denial,
+    NoneOf,
+    OneOf,
+    Profile,
+    assemble,
+    refusals,
+)
 from ringfence.confinement.linux.syscalls import MACHINES
 from tests.support.bpf import ALLOW, KILL_PROCESS, Program
 
@@ -33,6 +42,7 @@ PROFILES = {
     "unix sockets off": Profile(unix_sockets=False),
     "inet sockets off": Profile(inet_sockets=False),
     "debugging": Profile(debugging=True),
+    "other processes' numbers": Profile(own_pids=False),
 }
 ALL_NUMBERS = range(601)
 LOW_WORD = 0xFFFFFFFF
@@ -112,7 +122,7 @@ def prefixes_without(values: Iterable[int]) -> Iterator[tuple[int, int]]:
             pending.append((upper, free_bits - 1, tuple(value for value in inside if value >= upper)))
 
 
-def reference(lib: ctypes.CDLL, rows: Iterable[Refusal], machine: str) -> Program:
+def reference(lib: ctypes.CDLL, rows: Iterable[Denial], machine: str) -> Program:
     """Build the same policy with libseccomp. Calls newer than the library go by number, which works natively only."""
     arch, native = MACHINES[machine].audit_arch, lib.seccomp_arch_native()
     context = lib.seccomp_init(ALLOW)
@@ -166,7 +176,7 @@ def telling_values(condition: Condition) -> set[int]:
     return words
 
 
-def argument_vectors(rows: Iterable[Refusal], call: str) -> set[tuple[int, ...]]:
+def argument_vectors(rows: Iterable[Denial], call: str) -> set[tuple[int, ...]]:
     """Every combination of telling values of the call's arguments, with the upper halves clear and set."""
     values: list[set[int]] = [{0} for _ in range(6)]
     for row in rows:
@@ -233,6 +243,7 @@ def test_few_names_are_newer_than_libseccomp(library: ctypes.CDLL) -> None:
     assert names_unknown_to(library) <= {
         *("fchmodat2", "statmount", "listmount", "lsm_set_self_attr"),
         *("open_tree_attr", "file_getattr", "file_setattr"),
+        *("setxattrat", "getxattrat", "listxattrat", "removexattrat"),
     }
 
 
@@ -292,9 +303,9 @@ def test_the_comparison_notices_a_wrong_policy(library: ctypes.CDLL, machine: st
     index = next(i for i, row in enumerate(rows) if row.calls == ("clone",))
     clone = rows.pop(index)
     if spoilt == "a wrong answer":
-        rows.append(Refusal(("clone",), type(clone.answer).ENOSYS, clone.reason, clone.when))
+        rows.append(Denial(("clone",), type(clone.answer).ENOSYS, clone.reason, clone.when))
     elif spoilt == "a wider mask":
-        rows.append(Refusal(("clone",), clone.answer, clone.reason, (AnyBit(0, 0x7E020080),)))
+        rows.append(Denial(("clone",), clone.answer, clone.reason, (AnyBit(0, 0x7E020080),)))
     ours, theirs = Program.load(assemble(machine=machine)), reference(library, rows, machine)
     table = MACHINES[machine]
 

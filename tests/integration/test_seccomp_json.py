@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from ringfence.confinement.linux.bpf import AnyBit, NoneOf, OneOf
-from ringfence.confinement.linux.seccomp import Profile, Refusal, assemble, refusals
+from ringfence.confinement.linux.seccomp import Denial, Profile, assemble, refusals
 from ringfence.confinement.linux.seccomp_json import NEWER_THAN_LIBSECCOMP
 from ringfence.confinement.linux.syscalls import MACHINES
 from tests.support.bpf import ALLOW, ERRNO, Program
@@ -67,7 +67,7 @@ def answers(calls: list[tuple[int, list[int]]], profile: str = str(PROFILE)) -> 
     return found
 
 
-def refused_by(row: Refusal) -> list[int]:
+def refused_by(row: Denial) -> list[int]:
     """Arguments for which the row's conditions all hold."""
     words = [0] * 6
     for condition in row.when:
@@ -217,11 +217,15 @@ def test_the_documents_own_list_starts_no_program() -> None:
     assert "alive" not in done.out
 
 
+_ANSWERS = ("EPERM", "ENOSYS", "EPROTONOSUPPORT", "EOPNOTSUPP", "EAFNOSUPPORT")
+
+
 def test_errno_numbers_are_those_of_linux() -> None:
-    assert {name: getattr(errno, name) for name in ("EPERM", "ENOSYS", "EPROTONOSUPPORT", "EAFNOSUPPORT")} == {
+    assert {name: getattr(errno, name) for name in _ANSWERS} == {
         "EPERM": 1,
         "ENOSYS": 38,
         "EPROTONOSUPPORT": 93,
+        "EOPNOTSUPP": 95,
         "EAFNOSUPPORT": 97,
     }
 

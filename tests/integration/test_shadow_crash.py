@@ -17,7 +17,8 @@ from ringfence.workspace.commit import commit
 from ringfence.workspace.diff import changes
 from ringfence.workspace.recover import recover
 from ringfence.workspace.removing import remove_tree
-from ringfence.workspace.shadow import Shadow, ShadowStore
+from ringfence.workspace.shadow import Shadow
+from ringfence.workspace.shadow_store import ShadowStore
 from tests.support.shadows import Look, a_place, as_user, look
 from tests.support.users import User, me, ordinary
 

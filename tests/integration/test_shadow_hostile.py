@@ -10,12 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from ringfence.errors import InvalidConfig
+from ringfence.errors import Damaged
 from ringfence.values.change import ChangeKind
 from ringfence.workspace.commit import commit
 from ringfence.workspace.diff import changes
 from ringfence.workspace.patch import patch
-from ringfence.workspace.shadow import Shadow, ShadowKind, ShadowStore
+from ringfence.workspace.shadow import Shadow, ShadowKind
+from ringfence.workspace.shadow_store import ShadowStore
 from tests.support.shadows import a_place, as_user, inside, look
 from tests.support.users import User, me, ordinary
 
@@ -96,7 +97,7 @@ def test_a_shadow_that_was_mounted_with_other_marks_is_refused_as_a_whole(shadow
     (shadow.upper / "dir").mkdir()
     os.setxattr(shadow.upper / "dir", "trusted.overlay.opaque", b"y")
 
-    with pytest.raises(InvalidConfig, match="userxattr"):
+    with pytest.raises(Damaged, match="userxattr"):
         changes(shadow)
 
 

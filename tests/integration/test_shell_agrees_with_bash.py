@@ -59,7 +59,9 @@ def reads(text: str) -> bool:
 
 
 @pytest.mark.req("C3")
-@pytest.mark.parametrize("name", ["validator.jsonl", "validator_own.jsonl"])
+@pytest.mark.parametrize(
+    "name", ["validator.jsonl", "validator_own.jsonl", "validator_fresh_a.jsonl", "validator_fresh_c.jsonl"]
+)
 def test_the_reader_accepts_what_bash_accepts(name: str) -> None:
     differing = []
     for line in (CORPUS / name).read_text(encoding="utf-8").splitlines():

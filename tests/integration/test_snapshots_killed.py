@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from ringfence import SnapshotStore
+from ringfence.sync import SnapshotStore
 
 pytestmark = pytest.mark.req("X5")
 
@@ -30,7 +30,7 @@ def contents(top: Path) -> dict[str, bytes]:
 WORKER = """
 import os, sys
 from pathlib import Path
-from ringfence import SnapshotStore
+from ringfence.sync import SnapshotStore
 tree, store = Path(sys.argv[1]), SnapshotStore(sys.argv[2], durable=False)
 print("ready", flush=True)
 sys.stdin.readline()

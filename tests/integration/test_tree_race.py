@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from ringfence import SnapshotStore
 from ringfence.errors import RingfenceError
+from ringfence.sync import SnapshotStore
 from ringfence.workspace.leftovers.base import Leftover, LeftoverKind
 from ringfence.workspace.leftovers.disarm import disarm
 from ringfence.workspace.leftovers.scan import find_leftovers

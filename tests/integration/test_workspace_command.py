@@ -67,6 +67,35 @@ def test_a_run_that_changes_nothing_leaves_no_shadow(project: Place) -> None:
     assert json.loads(ringfence(project, "workspace", "list", "--json").stdout) == []
 
 
+def test_uncommitted_work_is_not_discarded_where_nobody_can_be_asked(project: Place) -> None:
+    shadow = made_shadow(project, "echo made > new")
+
+    refused = ringfence(project, "workspace", "discard", shadow)
+    kept = json.loads(ringfence(project, "workspace", "diff", "--json", shadow).stdout)
+
+    assert refused.returncode == 125
+    assert "1 changes are not committed" in refused.stderr and f"discard --yes {shadow}" in refused.stderr
+    assert [change["path"] for change in kept] == ["new"]
+    assert ringfence(project, "workspace", "discard", "--yes", shadow).returncode == 0
+    assert json.loads(ringfence(project, "workspace", "list", "--json").stdout) == []
+
+
+def test_a_shadow_without_changes_is_discarded_without_a_question(project: Place) -> None:
+    empty = ringfence(project, "workspace", "new").stdout.strip()
+
+    assert ringfence(project, "workspace", "discard", empty).returncode == 0
+
+
+def test_a_shadow_that_cannot_be_read_is_discarded_only_by_who_says_so(project: Place) -> None:
+    shadow = made_shadow(project, "echo made > new")
+    (project.home / ".ringfence" / "shadows" / shadow / "shadow.json").write_text("{")
+
+    assert ringfence(project, "workspace", "discard", shadow).returncode == 125
+    assert (project.home / ".ringfence" / "shadows" / shadow).exists()
+    assert ringfence(project, "workspace", "discard", "--yes", shadow).returncode == 0
+    assert not (project.home / ".ringfence" / "shadows" / shadow).exists()
+
+
 def test_a_diff_is_one_that_git_applies(project: Place) -> None:
     shadow = made_shadow(project, "sed -i s/line.7$/seven/ text; echo made > new; chmod +x new")
     patch = ringfence(project, "workspace", "diff", "--patch", shadow).stdout
@@ -86,7 +115,11 @@ def test_commit_carries_over_and_a_second_one_finds_nothing(project: Place) -> N
     third = ringfence(project, "workspace", "commit", shadow)
 
     assert [one.returncode for one in (first, second, third)] == [0, 0, 0]
-    assert "1 changes" in first.stderr and "1 changes" in second.stderr and "nothing to commit" in third.stderr
+    assert (
+        "committed 1 change " in first.stderr
+        and "committed 1 change " in second.stderr
+        and "nothing to commit" in third.stderr
+    )
     assert (project.workspace / "text").read_text() == "changed\n"
 
 
@@ -133,14 +166,14 @@ def test_a_shadow_is_saved_forked_and_worked_on_by_name(project: Place) -> None:
     for each in words:
         assert ringfence(project, "workspace", *each).returncode == 0
 
-    changed = ringfence(project, "run", "--in", "second", "echo two > new; cat new")
+    changed = ringfence(project, "run", "--use-shadow", "second", "echo two > new; cat new")
     shown = ringfence(project, "workspace", "snapshots", "--json")
-    restored = ringfence(project, "workspace", "restore", shadow, "here")
+    restored = ringfence(project, "workspace", "restore", "--yes", shadow, "here")
 
     assert changed.stdout == "two\n"
     assert [one["name"] for one in json.loads(shown.stdout)] == ["here"]
     assert restored.returncode == 0
-    assert ringfence(project, "run", "--in", shadow, "cat new").stdout == "one\n"
+    assert ringfence(project, "run", "--use-shadow", shadow, "cat new").stdout == "one\n"
     assert ringfence(project, "workspace", "forget", "here").returncode == 0
 
 
@@ -150,7 +183,7 @@ def test_a_shadow_is_saved_forked_and_worked_on_by_name(project: Place) -> None:
         (("workspace", "diff", "none"), "no shadow"),
         (("workspace", "restore", "none", "x"), "no shadow"),
         (("workspace", "fork", "none"), "none"),
-        (("run", "--shadow", "--in", "x", "true"), "not both"),
+        (("run", "--shadow", "--use-shadow", "x", "true"), "not both"),
         (("run", "--shadow-size", "1MB", "true"), "--shadow"),
         (("shell",), "needs a terminal"),
     ],
@@ -193,3 +226,48 @@ def test_a_shell_on_a_shadow_is_a_terminal_of_its_own(project: Place) -> None:
     os.close(terminal)
     assert b"+ new" in said
     assert not (project.workspace / "new").exists()
+
+
+def test_without_a_name_the_latest_shadow_of_this_directory_is_meant(project: Place) -> None:
+    first = ringfence(project, "workspace", "new", "--name", "first").stdout.strip()
+    made_last = ringfence(project, "run", "--shadow", "echo made > new; echo more > other")
+    other = project.home / "elsewhere"
+    other.mkdir()
+    elsewhere = ringfence(project, "workspace", "new", str(other))
+    assert first and made_last.returncode == elsewhere.returncode == 0
+
+    diff = ringfence(project, "workspace", "diff")
+    part = ringfence(project, "workspace", "commit", "new")
+    wrong = ringfence(project, "workspace", "commit", "nonsense")
+    gone = ringfence(project, "workspace", "discard", "--yes")
+
+    assert "+ new" in diff.stdout and "+ other" in diff.stdout and f"the latest of {project.workspace}" in diff.stderr
+    assert part.returncode == 0 and project.names() >= {"new", "text"} and "other" not in project.names()
+    assert wrong.returncode == 125 and "neither a shadow nor a path" in wrong.stderr
+    assert gone.returncode == 0 and "with 1 changes" in gone.stderr
+    assert "nothing was changed" in ringfence(project, "workspace", "diff").stdout, "the first one is left"
+
+
+def test_hunk_by_hunk_shows_new_and_removed_files_before_it_asks(project: Place) -> None:
+    (project.workspace / "old").write_text("was here\n")
+    made_shadow(project, "printf 'first\\nsecond\\n' > new; rm old; printf 'a\\0b' > binary")
+
+    done = ringfence(project, "workspace", "commit", "-p", stdin="n\ny\ny\n")
+
+    assert "+first\n+second\n" in done.stdout and "-was here\n" in done.stdout and "(binary)" in done.stdout
+    assert project.names() == {"new", "text"}
+
+
+def test_restoring_asks_before_it_overwrites_work_that_is_not_committed(project: Place) -> None:
+    shadow = made_shadow(project, "echo one > new")
+    assert ringfence(project, "workspace", "snapshot", shadow, "here").returncode == 0
+    assert ringfence(project, "run", "--use-shadow", shadow, "echo two > new").returncode == 0
+
+    refused = ringfence(project, "workspace", "restore", shadow, "here")
+    kept = ringfence(project, "run", "--use-shadow", shadow, "cat new")
+    restored = ringfence(project, "workspace", "restore", "--yes", shadow, "here")
+
+    assert refused.returncode == 125 and "restore --yes" in refused.stderr
+    assert kept.stdout == "two\n"
+    assert restored.returncode == 0
+    assert ringfence(project, "run", "--use-shadow", shadow, "cat new").stdout == "one\n"

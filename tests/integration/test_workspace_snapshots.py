@@ -7,7 +7,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from ringfence import InvalidConfig, SandboxManager, Workspaces
+from ringfence import InvalidArgument, SandboxManager
+from ringfence.errors import AlreadyExists
+from ringfence.sync import Workspaces
 from ringfence.workspace.shadow import ShadowKind
 from tests.integration.stage import Place
 
@@ -51,7 +53,7 @@ def test_a_fork_goes_its_own_way(place: Place, workspaces: Workspaces) -> None:
     assert place.run("cat made", shadow=fork).stdout == "two\n"
     assert workspaces.commit(fork).is_done
     assert (place.workspace / "made").read_text() == "two\n"
-    with pytest.raises(InvalidConfig, match="another shadow"):
+    with pytest.raises(InvalidArgument, match="another shadow"):
         workspaces.restore(fork, "here")
 
 
@@ -66,7 +68,7 @@ def test_a_session_is_saved_put_back_and_forked(place: Place) -> None:
             other = await manager.execute_shell("cat made; ls", session_id="a")
             await manager.restore_snapshot("first", session_id="a")
             restored = await manager.execute_shell("cat made; ls; echo works > new; cat new", session_id="a")
-            with pytest.raises(InvalidConfig, match="there already"):
+            with pytest.raises(AlreadyExists, match="already"):
                 await manager.fork_session("first", "b")
             return forked.stdout, other.stdout, restored.stdout
 

@@ -25,7 +25,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ringfence import ExecutionResult, Exited, PoolConfig, RingfenceError, SandboxManager, SandboxPool, TimedOut
+from ringfence import Docker, Exited, PoolConfig, Result, RingfenceError, SandboxManager, SandboxPool, TimedOut
 from ringfence.engines.docker.janitor import MANAGER_LABEL
 from ringfence.manager.pooling import SHELL_TOOL
 from tests.soak.gate import Gate
@@ -43,6 +43,10 @@ IDLE = 2
 STRUCK_AT_ONCE = 4
 SHORT = ("kill", "remove", "pause", "cut", "hang", "daemon")
 """One of each; in the short run they come once, in any order."""
+
+
+KEPT = "sessions"
+"""Files of named sessions stay."""
 
 
 @dataclass(slots=True)
@@ -120,7 +124,7 @@ class ContainerSoak:
         config = PoolConfig(min_instances=IDLE, max_instances=SESSIONS + 14, starts_at_once=2)
         with self._environment():
             async with Gate(self._directory / "gate", self._daemon.settings.url) as self._gate:
-                async with SandboxPool(config, docker_url=self._gate.url) as self._pool:
+                async with SandboxPool(size=config, engine=Docker(url=self._gate.url)) as self._pool:
                     self._manager = SandboxManager(aio_pool=self._pool)
                     await self._work_and_disturb()
                     await self._recover()
@@ -185,7 +189,7 @@ class ContainerSoak:
         allowed_seconds = CALL_SECONDS + (GRACE_SECONDS if may_fail or not session.last else KILL_SECONDS)
         if seconds > allowed_seconds:
             self._say(session, f"answered after {seconds:.1f} s, which is more than {allowed_seconds:g} s")
-        if isinstance(done, ExecutionResult) and done.full.ending == Exited(0):
+        if isinstance(done, Result) and done.ending == Exited(0):
             if self._is_right(session, done.stdout, token, may_forget=may_fail):
                 self._report.right += 1
             session.last, session.settled = token, strikes
@@ -219,7 +223,7 @@ class ContainerSoak:
             seconds = time.monotonic() - begin
             if seconds > CALL_SECONDS + GRACE_SECONDS:
                 self._report.faults.append(f"a call without a session was answered after {seconds:.1f} s")
-            if isinstance(done, ExecutionResult) and done.full.ending == Exited(0):
+            if isinstance(done, Result) and done.ending == Exited(0):
                 if done.stdout.split() != [token]:
                     self._report.faults.append(f"a call without a session found what is another's: {done.stdout!r}")
                 self._report.right += 1
@@ -229,8 +233,8 @@ class ContainerSoak:
                 self._report.faults.append(f"a call without a session, while nothing was done: {done}")
             await asyncio.sleep(self._random.uniform(0.1, 0.6))
 
-    async def _answer(self, command: str, session: str | None, **options: Any) -> ExecutionResult | RingfenceError:
-        """A result or an error of the family; anything else is a fault, and so is no answer."""
+    async def _answer(self, command: str, session: str | None, **options: Any) -> Result | RingfenceError:
+        """A result or an error of the family; anything else is a fault, and so is not an answer."""
         self._report.calls += 1
         begin = time.monotonic()
         call = asyncio.ensure_future(
@@ -299,17 +303,17 @@ class ContainerSoak:
             if box is None or not box.alive:
                 continue
             with session.blow() if session is not None else nullcontext():
-                await asyncio.to_thread(blow, box._around.container, box._control.first_pid)
+                await asyncio.to_thread(blow, box._inside.around.container, box._inside.control.first_pid)
                 end = time.monotonic() + (CALL_SECONDS if kills else 0)
                 while box.alive and time.monotonic() < end:  # a daemon may answer before it is done
                     await asyncio.sleep(0.02)
 
     def _box_of(self, session: Session | None) -> Any:
         if session is None:
-            waiting = [slot.member.box for pool in set(self._pool._pools.values()) for slot in pool._idle]
+            waiting = [slot.member.box for pool in self._pool._supply.ordinary for slot in pool._idle]
             return self._random.choice(waiting) if waiting else None
         known = self._pool._sessions.get(session.name)
-        sandbox = known.sandboxes.get(SHELL_TOOL) if known is not None else None
+        sandbox = known.sandboxes.get((SHELL_TOOL, None)) if known is not None else None
         return sandbox._box if sandbox is not None else None
 
     async def _cut(self) -> None:
@@ -370,11 +374,11 @@ class ContainerSoak:
         self._report.faults += [f"a container is left: {container}" for container in left]
         groups = {os.path.basename(directory) for directory, _, _ in os.walk("/sys/fs/cgroup")}
         self._report.faults += [f"a control group is left: {name}" for name in groups & self._containers]
-        if workspaces := [str(path) for path in (self._directory / "workspaces").glob("*")]:
+        if workspaces := [str(path) for path in (self._directory / "workspaces").glob("*") if path.name != KEPT]:
             self._report.faults.append(f"left in the directory of workspaces: {workspaces}")
 
 
-def _ending(done: ExecutionResult | RingfenceError) -> str:
+def _ending(done: Result | RingfenceError) -> str:
     if isinstance(done, RingfenceError):
         return done.code
-    return "timed out" if isinstance(done.full.ending, TimedOut) else str(done.full.ending)
+    return "timed out" if isinstance(done.ending, TimedOut) else str(done.ending)

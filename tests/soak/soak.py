@@ -54,6 +54,10 @@ SESSIONS = 5
 LIMITS = Limits(memory_bytes=160 * 1024 * 1024, output_bytes=200_000, wall_seconds=DEADLINE_SECONDS, processes=60)
 
 
+KEPT = "sessions"
+"""Files of named sessions stay."""
+
+
 @dataclass(slots=True)
 class Kind:
     calls: int = 0
@@ -178,7 +182,7 @@ class Soak:
         begin = time.monotonic()
         try:
             config = PoolConfig(min_instances=3, max_instances=14, starts_at_once=2)
-            async with SandboxPool(config, limits=LIMITS) as self._pool:
+            async with SandboxPool(size=config, limits=LIMITS) as self._pool:
                 self._manager = SandboxManager(aio_pool=self._pool)
                 await self._rounds()
                 self._report.pools = repr(self._pool)
@@ -189,7 +193,7 @@ class Soak:
                 else:
                     os.environ[name] = value
         self._report.wall_seconds = time.monotonic() - begin
-        if left := [str(path) for path in self._workspaces.glob("*")]:
+        if left := [str(path) for path in self._workspaces.glob("*") if path.name != KEPT]:
             self._report.faults.append(f"left in the directory of workspaces: {left}")
         return self._report
 
@@ -273,7 +277,7 @@ class Soak:
     def _kill_something(self) -> None:
         boxes = [
             box
-            for pool in set(self._pool._pools.values())
+            for pool in self._pool._supply.ordinary
             for slot in (*pool._idle, *pool._held.values())
             for box in {slot.member.box, *_box_of(slot.member.sandbox)}
             if box.alive
@@ -281,8 +285,9 @@ class Soak:
         if not boxes:
             return
         box: Any = self._random.choice(boxes)
-        interpreters = [context.pid for context in box._contexts.values() if context.alive and context.pid]
-        victims = {"PID 1": box._control.first_pid, "launcher": box._around.launcher.pid}
+        contexts = box._interpreters._contexts.values()
+        interpreters = [context.pid for context in contexts if context.alive and context.pid]
+        victims = {"PID 1": box._inside.control.first_pid, "launcher": box._inside.around.launcher.pid}
         if interpreters:
             victims["interpreter"] = self._random.choice(interpreters)
         what = self._random.choice([name for name in self._victims if name in victims])
@@ -298,37 +303,37 @@ class Soak:
 
     async def _python(self, token: str) -> None:
         done = await self._manager.execute_code("python", f"print('{token}'); 6 * 7", timeout=DEADLINE_SECONDS)
-        _expect(done.full, Exited(0), f"{token}\n")
+        _expect(done, Exited(0), f"{token}\n")
         if done.results[0].text != "42":
             raise Unexpected(f"showed {done.results}")
 
     async def _shell(self, token: str) -> None:
         done = await self._manager.execute_shell(f"echo {token}", timeout=DEADLINE_SECONDS)
-        _expect(done.full, Exited(0), f"{token}\n")
+        _expect(done, Exited(0), f"{token}\n")
 
     async def _javascript(self, token: str) -> None:
         done = await self._manager.execute_code("javascript", f"console.log('{token}')", timeout=DEADLINE_SECONDS)
-        _expect(done.full, Exited(0), f"{token}\n")
+        _expect(done, Exited(0), f"{token}\n")
 
     async def _files(self, token: str) -> None:
         done = await self._manager.execute_shell("mkdir d; cat in > d/out; ls", files={"in": token})
-        _expect(done.full, Exited(0), "d\nin\n")
+        _expect(done, Exited(0), "d\nin\n")
         if [(file.path, file.data) for file in done.files] != [("d/out", token.encode())]:
             raise Unexpected(f"made {done.files}")
 
     async def _exit_code(self, token: str) -> None:
         code = int(token[:2], 16)
         done = await self._manager.execute_shell(f"echo {token} >&2; exit {code}")
-        if done.full.ending != Exited(code) or done.stderr != f"{token}\n":
-            raise Unexpected(f"{done.full.ending}, {done.stderr!r}")
+        if done.ending != Exited(code) or done.stderr != f"{token}\n":
+            raise Unexpected(f"{done.ending}, {done.stderr!r}")
 
     async def _time_out(self, token: str) -> None:
         command = self._random.choice(
             ("sleep 60", "trap '' TERM INT; while :; do :; done", "cat /dev/zero > /dev/null")
         )
         done = await self._manager.execute_shell(f"echo {token}; {command}", timeout=0.2)
-        if not isinstance(done.full.ending, TimedOut) or done.stdout not in (f"{token}\n", ""):
-            raise Unexpected(f"{done.full.ending}, {done.stdout!r}")
+        if not isinstance(done.ending, TimedOut) or done.stdout not in (f"{token}\n", ""):
+            raise Unexpected(f"{done.ending}, {done.stdout!r}")
 
     async def _crash(self, token: str) -> None:
         code, ending = self._random.choice(
@@ -339,22 +344,22 @@ class Soak:
             )
         )
         done = await self._manager.execute_code("python", f"print('{token}', flush=True)\n{code}")
-        _expect(done.full, ending, f"{token}\n")
+        _expect(done, ending, f"{token}\n")
 
     async def _memory(self, token: str) -> None:
         done = await self._manager.execute_code("python", "x = []\nwhile True: x.append(bytearray(8_000_000))")
-        is_limit = isinstance(done.full.ending, LimitHit) and done.full.ending.limit is Limit.MEMORY
+        is_limit = isinstance(done.ending, LimitHit) and done.ending.limit is Limit.MEMORY
         if not is_limit and "MemoryError" not in str(done.error):
-            raise Unexpected(f"{done.full.ending}, {done.error}")
+            raise Unexpected(f"{done.ending}, {done.error}")
 
     async def _flood(self, token: str) -> None:
         done = await self._manager.execute_shell(f"yes {token}")
-        if done.full.ending != LimitHit(Limit.OUTPUT, LIMITS.output_bytes) or not done.stdout.startswith(token):
-            raise Unexpected(f"{done.full.ending}, {done.stdout[:100]!r}")
+        if done.ending != LimitHit(Limit.OUTPUT, LIMITS.output_bytes) or not done.stdout.startswith(token):
+            raise Unexpected(f"{done.ending}, {done.stdout[:100]!r}")
 
     async def _swarm(self, token: str) -> None:
         done = await self._manager.execute_shell(f"for n in {{1..20}}; do setsid sleep 60 & done; echo {token}")
-        _expect(done.full, Exited(0), f"{token}\n")
+        _expect(done, Exited(0), f"{token}\n")
 
     async def _cancel(self, token: str) -> None:
         session = self._random.choice((None, *(session.name for session in self._sessions)))
@@ -391,7 +396,7 @@ class Soak:
             before, _, now = done.stdout.strip().partition(" ")
             if not done.success or now != token:
                 session.may_forget = True
-                raise Unexpected(f"{done.full.ending}, {done.stdout!r}, {done.stderr[-300:]!r}")
+                raise Unexpected(f"{done.ending}, {done.stdout!r}, {done.stderr[-300:]!r}")
             if before == "None":
                 if not (forgot or session.may_forget):
                     raise Unexpected(f"the session {session.name} forgot what it knew")
@@ -405,21 +410,21 @@ class Soak:
         context = self._random.choice(("a", "b"))
         code = f"mine = globals().get('mine', '{session.name}{context}'); print(mine, '{token}')"
         done = await self._manager.execute_code("python", code, session_id=session.name, context=context)
-        _expect(done.full, Exited(0), f"{session.name}{context} {token}\n")
+        _expect(done, Exited(0), f"{session.name}{context} {token}\n")
 
     async def _session_shell(self, token: str) -> None:
         session = self._random.choice(self._sessions)
         command = f"mine=${{mine-{session.name}}}; echo $mine {token}"
         done = await self._manager.execute_shell(command, session_id=session.name, context="sh")
-        _expect(done.full, Exited(0), f"{session.name} {token}\n")
+        _expect(done, Exited(0), f"{session.name} {token}\n")
 
     async def _session_time_out(self, token: str) -> None:
         session = self._random.choice(self._sessions)
         code = self._random.choice(("while True: pass", "import time; time.sleep(60)"))
         done = await self._manager.execute_code("python", code, 0.2, session_id=session.name)
         session.may_forget = True
-        if not isinstance(done.full.ending, TimedOut):
-            raise Unexpected(f"{done.full.ending}, {done.stderr[-300:]!r}")
+        if not isinstance(done.ending, TimedOut):
+            raise Unexpected(f"{done.ending}, {done.stderr[-300:]!r}")
 
     async def _release(self, token: str) -> None:
         session = self._random.choice(self._sessions)

@@ -10,7 +10,8 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 
 _FREE = {
-    "threads": 1 + min(32, (os.cpu_count() or 1) + 4),  # asyncio's own, which come as they are needed and stay
+    # asyncio's own and the watch's two, which come and stay, and one that may just be waiting for a child
+    "threads": 4 + min(32, (os.cpu_count() or 1) + 4),
     "mounts": 1 << 30,  # those of the machine: others mount too
     "resident_bytes": 1 << 60,  # judged over a longer time
 }

@@ -1,4 +1,4 @@
-"""The Docker daemon that tests may use: the one that DOCKER_HOST names, with an image that is there already.
+"""The Docker daemon that tests may use: the one that DOCKER_HOST names, with an image that exists already.
 
 Nothing is installed or started from here. `scripts/docker-engine.sh up DIRECTORY`, as root, gives one.
 """

@@ -3,22 +3,35 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import shlex
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from ringfence.confinement.base import Descriptors, Launch, Probe, StandIn, View
-from ringfence.engines.base import Process
+from ringfence.engines.base import Agree, Process
 from ringfence.errors import InitializationFailed, Internal, SpawnFailed
-from ringfence.limits.base import Reading
+from ringfence.limits.base import UsageReading
+from ringfence.values.files import FileOperation, Performed
 from ringfence.values.grant import Grant
 from ringfence.values.guarantee import Guarantee, Wall
 from ringfence.values.limits import Limit
-from ringfence.values.outcome import Ending, Exited, LimitHit, Result, SandboxAudit, Signalled, TimedOut, Usage
+from ringfence.values.outcome import (
+    Ending,
+    Exited,
+    LimitHit,
+    Observed,
+    Result,
+    SandboxAudit,
+    Signalled,
+    TimedOut,
+    Usage,
+)
 from ringfence.values.request import Overflow, Request, Stream
+from ringfence.values.violation import Violation
 
 FAKE_WALL = Wall("fake", frozenset(), ("nothing",), ("nothing runs",))
 
@@ -46,7 +59,7 @@ def a_grant(workspace: Path, **changes: Any) -> Grant:
 class FakeHolder:
     """A holder whose readings are written down beforehand; the last one stays."""
 
-    readings: list[Reading] = field(default_factory=lambda: [Reading()])
+    readings: list[UsageReading] = field(default_factory=lambda: [UsageReading()])
     name: str = "fake"
     enforces: frozenset[Limit] = frozenset()
     joins: tuple[str, ...] = ()
@@ -55,7 +68,7 @@ class FakeHolder:
     looks: int = 0
     closed: bool = False
 
-    def read(self, first_pid: int) -> Reading:
+    def read(self, first_pid: int) -> UsageReading:
         self.looks += 1
         return self.readings.pop(0) if len(self.readings) > 1 else self.readings[0]
 
@@ -100,11 +113,11 @@ class FakeBox:
     window = -1
     memory = -1
     interprets: frozenset[str] = frozenset()
+    held: frozenset[str] = frozenset()
 
     def __init__(self, grant: Grant) -> None:
         self._grant = grant
-        self._turn = asyncio.Lock()
-        self._job: asyncio.Task[Ending] | None = None
+        self._jobs: set[asyncio.Task[Ending]] = set()
         self._closed = False
         self.ran: list[Request] = []
         self.notes: list[str] = []
@@ -116,29 +129,32 @@ class FakeBox:
     def alive(self) -> bool:
         return not self._closed
 
+    def last_seen(self, request: Request) -> tuple[tuple[Violation, ...], Observed | None]:
+        return (), None
+
     def find_program(self, names: tuple[str, ...]) -> str | None:
         return names[0]
 
     async def run(self, request: Request) -> Result:
-        async with self._turn:
-            if self._closed:
-                raise Internal("the box is gone")
-            return await self._run(request)
-
-    async def _run(self, request: Request) -> Result:
+        if self._closed:
+            raise Internal("the box is gone")
         self.ran.append(request)
         limits = self._grant.limits
+        if request.output_limit is not None:
+            limits = replace(limits, output_bytes=min(request.output_limit, limits.output_bytes))
         timeout = min(request.timeout or limits.wall_seconds, limits.wall_seconds)
-        shell = _Shell(request, dict(self._grant.env) | dict(request.env), self._grant)
-        self._job = asyncio.create_task(shell.run())
+        shell = _Shell(request, dict(self._grant.env) | dict(request.env), replace(self._grant, limits=limits))
+        job = asyncio.create_task(shell.run())
+        self._jobs.add(job)
         try:
-            await asyncio.wait((self._job,), timeout=timeout)
+            await asyncio.wait((job,), timeout=timeout)
         finally:
-            finished = self._job.done()
-            self._job.cancel()
+            finished = job.done()
+            job.cancel()
+            self._jobs.discard(job)
         if self._closed:
             raise Internal("the box was closed while the command ran")
-        ending = self._job.result() if finished else TimedOut(timeout)
+        ending = job.result() if finished else TimedOut(timeout)
         return Result(
             ending=ending,
             stdout_bytes=bytes(shell.said[Stream.STDOUT]),
@@ -150,6 +166,20 @@ class FakeBox:
 
     async def start(self, request: Request, *, terminal: tuple[int, int] | None = None) -> Process:
         raise SpawnFailed(request.shown, "a fake box has one process, ours")
+
+    async def perform(
+        self, operation: FileOperation, agree: Agree, data: AsyncIterator[bytes] | None = None
+    ) -> Performed:
+        """`read` and `write`, on the host's files; it has none of its own."""
+        path = Path(operation.path)
+        if operation.name not in ("read", "write"):
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), operation.path)
+        agree(os.path.realpath(path))
+        if operation.name == "read":
+            return Performed((os.path.realpath(path),), path.read_bytes())
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(b"".join([piece async for piece in data] if data else ()))
+        return Performed((os.path.realpath(path),))
 
     def processes(self) -> tuple[Process, ...]:
         return ()
@@ -177,10 +207,11 @@ class FakeBox:
 
     async def close(self) -> None:
         self._closed = True
-        if self._job is not None:
-            self._job.cancel()
-        async with self._turn:
-            pass  # whoever ran has ended
+        jobs = tuple(self._jobs)
+        for job in jobs:
+            job.cancel()
+        if jobs:
+            await asyncio.wait(jobs)
 
 
 class FakeEngine:

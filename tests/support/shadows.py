@@ -11,7 +11,7 @@ import tempfile
 import time
 import traceback
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from typing import TypeVar
@@ -130,7 +130,10 @@ def _unshare_user() -> None:
             _call("unshare", ctypes.c_int(_CLONE_NEWUSER | _CLONE_NEWNS))
             return
         except OSError as fault:
-            threads = [Path(f"/proc/self/task/{thread}/comm").read_text() for thread in os.listdir("/proc/self/task")]
+            threads = []
+            for thread in os.listdir("/proc/self/task"):
+                with suppress(OSError):  # it has just ended
+                    threads.append(Path(f"/proc/self/task/{thread}/comm").read_text())
             if fault.errno != errno.EINVAL or patience == 0:
                 raise OSError(fault.errno, f"{fault.strerror}, with the threads {threads}") from fault
         time.sleep(0.05)

@@ -8,6 +8,7 @@ and only for exactly the request that was approved.
 import asyncio
 import time
 from collections import OrderedDict
+from dataclasses import replace
 from typing import Final
 
 from ringfence.approvals.base import Answer, Approval, Choice, ConfirmationService, Question
@@ -36,6 +37,12 @@ class SessionMemory:
             self._approved[question.session, question.request_hash] = approval
             while len(self._approved) > _MOST_REMEMBERED:
                 self._approved.popitem(last=False)
+
+    def rename(self, session: str, old: str, new: str) -> None:
+        """What was approved is now known by another hash: it was asked before there was a box, and so a workspace."""
+        approval = self._approved.pop((session, old), None)
+        if approval is not None:
+            self._approved[session, new] = replace(approval, request_hash=new)
 
     def forget(self, session: str) -> None:
         """The session is over, or its policy has changed."""

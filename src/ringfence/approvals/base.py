@@ -7,7 +7,7 @@ What is sandboxed cannot reach any of this: no implementation keeps a file, a so
 workspace, and boxes are never given the caller's terminal.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
 
@@ -45,8 +45,8 @@ class Question:
     """Seconds since the epoch; an answer after that counts for nothing."""
     may_remember: bool = True
     """Whether yes for the session may be offered."""
-    details: tuple[tuple[str, str], ...] = ()
-    """What else would run or be seen: working directory, names of variables, standard input."""
+    details: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    """What else would run or be seen, whole: working directory, variables with their values, standard input."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,8 +3,10 @@
 The hash walks through every field of the request and of the grant, those that are added later included. A value of a
 kind that it does not know is an error rather than a gap.
 
-What this does not protect against: input that comes as a stream is not known beforehand. It is named as such, and a yes
-is never remembered for it. Files that the command reads may change between the answer and the run.
+What this does not protect against: input that comes as a stream is not known beforehand. It is named as such, and a
+yes is never remembered for it. Nor is it for what runs in a shell or an interpreter that stays: its directory,
+functions and variables are not in the hash, and make another act of the same text. Files that the command reads may
+change between the answer and the run.
 """
 
 import hashlib
@@ -17,6 +19,7 @@ from pathlib import PurePath
 
 from ringfence.approvals.base import Question
 from ringfence.errors import Internal
+from ringfence.policy.decide import command_text
 from ringfence.values.facts import Span
 from ringfence.values.grant import Grant
 from ringfence.values.request import Request
@@ -25,8 +28,6 @@ from ringfence.values.verdict import Decision, Verdict
 
 _NOT_WHAT_RUNS = frozenset({"on_output"})
 """Fields of a request that only say where its output goes."""
-_INPUT_SHOWN = 2000
-"""Bytes of standard input that a person is shown."""
 
 
 def hash_request(request: Request, grant: Grant) -> str:
@@ -88,32 +89,55 @@ def make_question(
     risk: Risk = Risk.HIGH,
     spans: tuple[Span, ...] = (),
     may_remember: bool = True,
+    variables: tuple[tuple[str, str], ...] = (),
 ) -> Question:
-    """The question that a decision to ask leads to; open for `seconds` from now."""
-    streamed = request.stdin is not None and not isinstance(request.stdin, bytes)
+    """The question that a decision to ask leads to; open for `seconds` from now.
+
+    Args:
+        variables: which the caller has set for the box, besides those of the request.
+    """
+    streamed = request.live_input or not (request.stdin is None or isinstance(request.stdin, bytes))
     return Question(
         id=os.urandom(16).hex(),
         request_hash=hash_request(request, decision.grant),
-        command=request.shown,
+        command=command_text(request),
         reasons=tuple(reason for reason in decision.reasons if reason.verdict is not Verdict.ALLOW),
         spans=spans,
         risk=risk,
         session=session,
         expires_at=time.time() + seconds,
-        may_remember=may_remember and not streamed,
-        details=tuple(_details(request, decision.grant)),
+        may_remember=may_remember and not streamed and not request.is_in_kept_state,
+        details=tuple(_details(request, decision.grant, {**dict(variables), **dict(request.env)})),
     )
 
 
-def _details(request: Request, grant: Grant) -> Iterator[tuple[str, str]]:
-    yield "in", os.fspath(request.cwd or grant.workspace)
-    if request.argv is not None:
-        yield "arguments", repr(request.argv)
-    if request.env:
-        yield "variables", ", ".join(sorted(name for name, _ in request.env))
+def _details(request: Request, grant: Grant, variables: dict[str, str]) -> Iterator[tuple[str, str]]:
+    """Whole, whatever they hold: what is cut or hidden here was not approved."""
+    yield "in", _directory(request, grant)
+    for name, value in sorted(variables.items()):
+        yield f"variable {name}", value
     if isinstance(request.stdin, bytes):
-        shown = request.stdin[:_INPUT_SHOWN].decode("utf-8", "replace")
-        more = f" ... and {len(request.stdin) - _INPUT_SHOWN} bytes more" if len(request.stdin) > _INPUT_SHOWN else ""
-        yield "input", shown + more
-    elif request.stdin is not None:
+        yield "input", _input(request.stdin)
+    if request.live_input or not (request.stdin is None or isinstance(request.stdin, bytes)):
         yield "input", "a stream, not known beforehand"
+    if request.keep_background:
+        yield "afterwards", "what it leaves running goes on until the sandbox is closed"
+
+
+def _directory(request: Request, grant: Grant) -> str:
+    """Where it runs, as far as that is known: only what stays from call to call knows where an earlier call has led."""
+    if not request.is_in_kept_state:
+        return os.fspath(request.cwd or grant.workspace)
+    if request.code is None and request.cwd is not None:
+        return f"{os.fspath(request.cwd)}, in the shell `{request.context}` with what it keeps"
+    kind = "shell" if request.code is None else "interpreter"
+    which = f"the {kind} `{request.context}`" if request.context is not None else f"the {kind}"
+    return f"wherever {which} is now, with what it keeps"
+
+
+def _input(data: bytes) -> str:
+    """Standard input as text, or as Python would write the bytes."""
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError:
+        return repr(data)

@@ -10,7 +10,8 @@ import time
 from dataclasses import dataclass
 
 from ringfence.approvals.base import Answer, Choice, Question, refuse
-from ringfence.errors import InvalidConfig, QuestionNotOpen
+from ringfence.approvals.show import why_too_long
+from ringfence.errors import InvalidArgument, QuestionNotOpen, WrongType
 
 MOST_PENDING = 1000
 """Questions that can wait at once; a person answers fewer, and memory is bounded."""
@@ -75,18 +76,19 @@ class QueueConfirmationService:
 
         Raises:
             QuestionNotOpen: no such question waits: it was never asked, is answered, has expired, or its asker is gone.
-            InvalidConfig: the answer is none, does not say whose it is, or is one that this question does not offer.
+            WrongType: the answer is none.
+            InvalidArgument: it does not say whose it is, or is one that this question does not offer.
         """
         if not by.strip():
-            raise InvalidConfig("an answer has to say whose it is", hint="give `by`")
+            raise InvalidArgument("an answer has to say whose it is", hint="give `by`")
         if not isinstance(choice, Choice):  # a truthy something must not become a yes
-            raise InvalidConfig(f"{choice!r} is no answer", hint="give a Choice")
+            raise WrongType("choice", choice, "a Choice")
         with self._lock:
             waiting = self._waiting.get(question_id)
             if waiting is None or waiting.deadline <= time.monotonic():
                 raise QuestionNotOpen(question_id)
             if choice is Choice.YES_FOR_SESSION and not waiting.question.may_remember:
-                raise InvalidConfig("this question cannot be answered for the whole session", hint="answer yes or no")
+                raise InvalidArgument("this question cannot be answered for the whole session", hint="answer yes or no")
             del self._waiting[question_id]
         answer = Answer(choice=choice, by=by, how="queue", request_hash=waiting.question.request_hash)
         try:
@@ -99,6 +101,8 @@ class QueueConfirmationService:
         seconds = question.expires_at - time.time()
         if not seconds > 0:
             return "the question had expired before it was asked"
+        if why := why_too_long(question):
+            return f"too long to be judged: {why}"
         loop = asyncio.get_running_loop()
         waiting = _Waiting(question, time.monotonic() + seconds, loop, loop.create_future())
         with self._lock:

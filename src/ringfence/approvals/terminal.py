@@ -2,8 +2,9 @@
 
 Only a real terminal counts: input that is a pipe, a file or at its end is a refusal, because nobody is there to read
 the question. What was typed before the question appeared is thrown away, so that it cannot answer. Anything but a clear
-yes is a no. The terminal is the caller's; boxes never get it. Where standard input is fed to the command, give this
-service a stream of its own, opened on /dev/tty.
+yes is a no. A question that is taller than the terminal is shown page by page, and answered after the last one: nothing
+that was asked about has gone past unread. The terminal is the caller's; boxes never get it. Where standard input is fed
+to the command, give this service a stream of its own, opened on /dev/tty.
 """
 
 import asyncio
@@ -15,7 +16,7 @@ import termios
 from typing import Final, TextIO
 
 from ringfence.approvals.base import Answer, Choice, Question, refuse
-from ringfence.approvals.show import LONGEST_COMMAND, lines_of
+from ringfence.approvals.show import lines_of, why_too_long
 
 _HOW = "terminal"
 _TRIES = 3
@@ -29,6 +30,9 @@ _WORDS: Final[dict[str, Choice]] = {
     "s": Choice.YES_FOR_SESSION,
     "session": Choice.YES_FOR_SESSION,
 }
+_BESIDE_A_PAGE = 4
+"""Rows of a terminal that the prompt, what is typed and an empty row take."""
+_SHORTEST_PAGE = 5
 _LONGEST_ANSWER = 4096
 """A terminal's own longest line (N_TTY_BUF_SIZE)."""
 
@@ -46,11 +50,31 @@ class TerminalConfirmationService:
         async with self._turn:
             terminal = _terminal(self._stream)
             if terminal is None:
-                return refuse(question, by="nobody", how=f"{_HOW}: input is no terminal, so there is nobody to ask")
-            if len(question.command) > LONGEST_COMMAND:
-                return refuse(question, by="nobody", how=f"{_HOW}: the command is too long to be read")
-            self._say("\n".join(("", *lines_of(question, _width(terminal)), "")))
-            return await self._answer(terminal, question)
+                return refuse(question, by="nobody", how=f"{_HOW}: input is not a terminal, so there is nobody to ask")
+            if why := why_too_long(question):
+                return refuse(question, by="nobody", how=f"{_HOW}: too long to be judged: {why}")
+            columns, height = _size(terminal)
+            return await self._show_all(terminal, question, list(lines_of(question, columns)), height) or (
+                await self._answer(terminal, question)
+            )
+
+    async def _show_all(self, terminal: int, question: Question, rows: list[str], height: int) -> Answer | None:
+        """Show the rows, a page at a time; an answer if somebody had seen enough to say no."""
+        page = max(height - _BESIDE_A_PAGE, _SHORTEST_PAGE)
+        self._say("")
+        for first in range(0, len(rows), page):
+            self._say("\n".join(rows[first : first + page]))
+            if first + page >= len(rows):
+                break
+            termios.tcflush(terminal, termios.TCIFLUSH)
+            self._say(f"  -- {first + page} of {len(rows)} rows; Enter shows more, [n]o refuses -- ", end="")
+            line = await _line(terminal)
+            if line is None:
+                return refuse(question, by="nobody", how=f"{_HOW}: the terminal was closed")
+            if line.strip():  # whatever it is: nobody can say yes to what they have not seen
+                return refuse(question, by=_who(), how=f"{_HOW}: refused before all of it was shown")
+        self._say("")
+        return None
 
     async def _answer(self, terminal: int, question: Question) -> Answer:
         termios.tcflush(terminal, termios.TCIFLUSH)
@@ -80,11 +104,13 @@ def _terminal(stream: TextIO) -> int | None:
         return None
 
 
-def _width(terminal: int) -> int:
+def _size(terminal: int) -> tuple[int, int]:
+    """Columns and rows."""
     try:
-        return os.get_terminal_size(terminal).columns or 80
+        size = os.get_terminal_size(terminal)
     except OSError:
-        return 80
+        size = os.terminal_size((0, 0))
+    return size.columns or 80, size.lines or 24
 
 
 def _who() -> str:

@@ -6,14 +6,14 @@ from typing import Any, Final
 
 from ringfence.audit.redact import Redactor
 from ringfence.values.change import Committed
-from ringfence.values.who import Who
+from ringfence.values.principal import Principal
 
 EVENT: Final = "workspace_commit"
 _FILES_MAX: Final = 1000
 """Names that a record keeps of each kind; how many there were is beside them."""
 
 
-def committing(shadow_id: str, project: Path, who: Who, redact: Redactor) -> dict[str, Any]:
+def committing(shadow_id: str, project: Path, who: Principal, redact: Redactor) -> dict[str, Any]:
     """What is known before it."""
     return {
         "event_type": EVENT,

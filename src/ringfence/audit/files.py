@@ -42,7 +42,7 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
+class LogSnapshot:
     """The log at one moment. Use it as a context manager."""
 
     head: Head | None
@@ -50,14 +50,14 @@ class Snapshot:
     parts: tuple[Part, ...]
     closing: ExitStack
 
-    def __enter__(self) -> "Snapshot":
+    def __enter__(self) -> "LogSnapshot":
         return self
 
     def __exit__(self, *_: object) -> None:
         self.closing.close()
 
 
-def take_snapshot(directory: Path) -> Snapshot:
+def take_snapshot(directory: Path) -> LogSnapshot:
     """The log as no writer is just changing it; what is written or rotated afterwards does not show.
 
     Raises:
@@ -81,7 +81,7 @@ def take_snapshot(directory: Path) -> Snapshot:
             raise FileNotFoundError(2, "there is no journal", os.fspath(directory))
         if raw:
             fcntl.flock(head_file, fcntl.LOCK_UN)
-        return Snapshot(head, bool(raw), tuple(parts), stack.pop_all())
+        return LogSnapshot(head, bool(raw), tuple(parts), stack.pop_all())
 
 
 def lines(part: Part, begin: int = 0) -> Iterator[tuple[int, bytes]]:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Self
 
-from ringfence.audit.files import CURRENT, Part, Snapshot, lines, numbered, take_snapshot
+from ringfence.audit.files import CURRENT, LogSnapshot, Part, lines, numbered, take_snapshot
 
 INDEX_FILE: Final = "index.sqlite3"
 _VERSION: Final = 1
@@ -204,7 +204,7 @@ def _connect(path: Path) -> sqlite3.Connection:
     return database
 
 
-def _caught_up(database: sqlite3.Connection, snapshot: Snapshot) -> sqlite3.Connection:
+def _caught_up(database: sqlite3.Connection, snapshot: LogSnapshot) -> sqlite3.Connection:
     try:
         database.execute("BEGIN IMMEDIATE")
         number, begin = _place(database, snapshot)
@@ -218,7 +218,7 @@ def _caught_up(database: sqlite3.Connection, snapshot: Snapshot) -> sqlite3.Conn
     return database
 
 
-def _place(database: sqlite3.Connection, snapshot: Snapshot) -> tuple[int, int]:
+def _place(database: sqlite3.Connection, snapshot: LogSnapshot) -> tuple[int, int]:
     """Up to where the log is in it; all is thrown away if the log is another one."""
     if database.execute("PRAGMA user_version").fetchone()[0] == _VERSION:
         found = database.execute("SELECT file, begin, last FROM place").fetchone()

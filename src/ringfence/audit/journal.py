@@ -41,7 +41,7 @@ class Entry:
     """Its fields so far, encoded."""
 
     def close(self, ended: dict[str, Any]) -> None:
-        """Append the record. `ended` names no field that is there already.
+        """Append the record. `ended` names no field that exists already.
 
         Raises:
             PermissionDenied: it cannot be written.

@@ -321,7 +321,7 @@ class Log:
         return torn
 
     def _repaired(self, head: Head, torn: bytes) -> Head:
-        what = f"a writer died while it wrote: half a line of {len(torn)} bytes was moved aside"
+        what = f"a writer died while it wrote: an incomplete line of {len(torn)} bytes was moved aside"
         self.notes.append(f"the journal {self.path} was repaired: {what}")
         fields = {"event_type": chain.REPAIRED, "timestamp": rfc3339(), "error": what, "torn_bytes": len(torn)}
         return self._append(encode(fields), head)

@@ -28,7 +28,7 @@ from ringfence.audit.events import (
     SandboxOpened,
     Status,
 )
-from ringfence.errors import InvalidConfig
+from ringfence.errors import NotInstalled
 from ringfence.values.outcome import Usage
 
 if TYPE_CHECKING:
@@ -83,14 +83,14 @@ class MetricsObserver:
         registry: where the metrics are registered; prometheus-client's own if not given.
 
     Raises:
-        InvalidConfig: prometheus-client is not installed.
+        NotInstalled: prometheus-client is not installed.
     """
 
     def __init__(self, registry: "CollectorRegistry | None" = None) -> None:
         try:
             import prometheus_client
         except ImportError:
-            raise InvalidConfig(
+            raise NotInstalled(
                 "metrics need prometheus-client, which is not installed", hint="pip install 'ringfence[metrics]'"
             ) from None
         self.registry = prometheus_client.REGISTRY if registry is None else registry
@@ -129,8 +129,8 @@ class MetricsObserver:
         self._creation = histogram(
             "sandbox_pool_creation_seconds", "How long it took to make a box ready.", _CREATION_BUCKETS
         )
-        self._asked = counter("sandbox_approvals_asked_total", "Times that a person's yes was needed.")
-        self._answered = counter("sandbox_approvals_total", "What came of asking.")
+        self._asked = counter("sandbox_approvals_asked_total", "Times that a person's approval was needed.")
+        self._answered = counter("sandbox_approvals_total", "How the questions were answered.")
         self._pending = gauge("sandbox_approvals_pending", "Questions that wait for an answer.")
         self._approval_seconds = histogram("sandbox_approval_seconds", "How long an answer took.", _APPROVAL_BUCKETS)
         self.registry.register(self._sandboxes)

@@ -5,27 +5,32 @@ What was not observed is null, and `not_observed` says why; nothing is ever fill
 
 import hashlib
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Final, assert_never
 
-from ringfence.audit.redact import Redactor
+from ringfence.audit.redact import NAME_MAX, TEXT_MAX, Redactor, is_secret_name
 from ringfence.errors import RingfenceError
 from ringfence.values.guarantee import Guarantee
 from ringfence.values.outcome import Ending, Exited, LimitHit, Refused, Result, Signalled, TimedOut, Usage
+from ringfence.values.principal import Principal
 from ringfence.values.request import Request
 from ringfence.values.verdict import Decision, Verdict
 from ringfence.values.violation import Violation
-from ringfence.values.who import Who
 
 _VOTES_MAX: Final = 20
 """Votes that a record keeps; a command of thousands of parts must not fill the disk."""
 _VIOLATIONS_MAX: Final = 20
+_VARIABLES_MAX: Final = 50
 _FILES_MAX: Final = 100
 """Names of files that a record keeps; how many there were is beside them."""
 _MEGABYTE: Final = 1024 * 1024
+
+CLOSING: Final = "sandbox_closed"
+"""The type of a record that tells what was left behind when a box was closed."""
 
 _OBSERVED: Final = (
     "execution_time_ms",
@@ -37,14 +42,25 @@ _OBSERVED: Final = (
     "files_written",
 )
 _NO_SUPERVISOR: Final = "nobody looked while it ran"
-_READS_NOT_LOOKED_AT: Final = "reads are looked at with explain=full only"
+_READS_NOT_LOOKED_AT: Final = "reads are looked at with trace=full only"
 _NOT_COLLECTED: Final = "the workspace was not compared"
 _NO_MEASURE: Final = "nothing measured the run"
-_NETWORK_OPEN: Final = "the wall did not close the network, and nothing counted"
+_NETWORK_OPEN: Final = "each request to the network has a record of its own"
 
 
-def opened(request: Request, decision: Decision, cwd: Path, who: Who, redact: Redactor) -> dict[str, Any]:
-    """What is known before the run."""
+def opened(
+    request: Request,
+    decision: Decision,
+    cwd: Path,
+    who: Principal,
+    redact: Redactor,
+    variables: tuple[tuple[str, str], ...] = (),
+) -> dict[str, Any]:
+    """What is known before the run.
+
+    Args:
+        variables: which its caller has set for all requests, besides those of this one.
+    """
     shown, reason = request.shown, decision.deciding
     return {
         "session_id": who.session_id,
@@ -65,13 +81,43 @@ def opened(request: Request, decision: Decision, cwd: Path, who: Who, redact: Re
         ][:_VOTES_MAX],
         "pid": os.getpid(),
         "ringfence_version": _version(),
+        **_given(request, redact, {**dict(variables), **dict(request.env)}),
     }
 
 
-def without_secrets(who: Who, redact: Redactor) -> Who:
+def _given(request: Request, redact: Redactor, variables: dict[str, str]) -> dict[str, Any]:
+    """Standard input, variables, and that what it leaves running goes on: absent where there is nothing of it."""
+    fields: dict[str, Any] = {}
+    if variables:
+        shown = sorted(variables.items())[:_VARIABLES_MAX]
+        fields["env"] = {redact.name(name): _value(name, value, redact) for name, value in shown}
+        fields["env_count"] = len(variables)
+    if isinstance(request.stdin, bytes):
+        beginning = request.stdin[: 2 * TEXT_MAX].decode("utf-8", "replace")
+        fields |= {
+            "stdin": redact.text(beginning),
+            "stdin_bytes": len(request.stdin),
+            "stdin_hash": "sha256:" + hashlib.sha256(request.stdin).hexdigest(),
+        }
+    elif request.stdin is not None or request.live_input:
+        fields["stdin"] = None
+        fields["stdin_stream"] = True
+    if request.keep_background:
+        fields["keep_background"] = True
+    return fields
+
+
+def _value(name: str, value: str, redact: Redactor) -> str:
+    """A variable's value; the name may say that it is a secret."""
+    if is_secret_name(name):
+        return "[redacted: by its name]"
+    return redact.text(f"{name}={value}", NAME_MAX).removeprefix(f"{name}=")
+
+
+def without_secrets(who: Principal, redact: Redactor) -> Principal:
     """The same names, once and for all requests of a sandbox."""
     names = {name: getattr(who, name) for name in ("session_id", "agent_id", "org_id", "sandbox_id", "tool")}
-    return Who(**{name: value and redact.text(value, len(value)) for name, value in names.items()})
+    return Principal(**{name: value and redact.text(value, len(value)) for name, value in names.items()})
 
 
 def ended(result: Result, redact: Redactor, *, files_collected: bool, workspace: str = "") -> dict[str, Any]:
@@ -89,10 +135,8 @@ def ended(result: Result, redact: Redactor, *, files_collected: bool, workspace:
         "stderr_bytes": len(result.stderr_bytes) + result.stderr_dropped,
         "wall": wall.name if wall is not None else None,
         "limits_by": list(wall.limits_by) if wall is not None else [],
-        "violations": [_violation(found, redact) for found in result.violations[:_VIOLATIONS_MAX]],
+        **_refused(result.violations, redact),
     }
-    if len(result.violations) > _VIOLATIONS_MAX:
-        fields["violations_dropped"] = len(result.violations) - _VIOLATIONS_MAX
     if result.audit is not None:
         fields["wrapped"] = _wrapped(result.audit.command, redact)
     if not_observed:
@@ -100,20 +144,48 @@ def ended(result: Result, redact: Redactor, *, files_collected: bool, workspace:
     return fields
 
 
+def _refused(violations: Sequence[Violation], redact: Redactor) -> dict[str, Any]:
+    dropped = len(violations) - _VIOLATIONS_MAX
+    kept = {"violations": [_violation(found, redact) for found in violations[:_VIOLATIONS_MAX]]}
+    return kept | ({"violations_dropped": dropped} if dropped > 0 else {})
+
+
 def _violation(found: Violation, redact: Redactor) -> dict[str, Any]:
     return {name: redact.name(value) if isinstance(value, str) else value for name, value in found.as_record().items()}
 
 
-def failed(fault: BaseException, redact: Redactor) -> dict[str, Any]:
-    """What is known when it came to no result: our own fault, or somebody called it off."""
+def failed(fault: BaseException, redact: Redactor, violations: Sequence[Violation] = ()) -> dict[str, Any]:
+    """What is known when it ended without a result: our own fault, or somebody called it off."""
+    return _failed(fault, redact) | _refused(violations, redact)
+
+
+def _failed(fault: BaseException, redact: Redactor) -> dict[str, Any]:
     if isinstance(fault, RingfenceError):
         error = redact.text(fault.message)
-        return _nothing_known("it came to no result", result="fault", ending="fault", error=error) | {
-            "error_code": fault.code
-        }
-    return _nothing_known(
-        "it was called off", result="interrupted", ending="abandoned", error=redact.text(type(fault).__name__)
-    )
+        known = _nothing_known("it ended without a result", result="fault", ending="fault", error=error)
+        return known | {"error_code": fault.code}
+    error = redact.text(type(fault).__name__)
+    return _nothing_known("it was cancelled", result="interrupted", ending="abandoned", error=error)
+
+
+def closing(workspace: str, who: Principal, redact: Redactor) -> dict[str, Any]:
+    """Of a look at what was left when a box was closed."""
+    return {
+        "event_type": CLOSING,
+        "session_id": who.session_id,
+        "agent_id": who.agent_id,
+        "org_id": who.org_id,
+        "sandbox_id": who.sandbox_id,
+        "tool": who.tool,
+        "command": "look at what was left behind",
+        "workspace": redact.name(workspace),
+        "pid": os.getpid(),
+    }
+
+
+def left_behind(found: Sequence[Violation], redact: Redactor) -> dict[str, Any]:
+    """What it found."""
+    return {"result": "success", "error": None, **_refused(found, redact)}
 
 
 def interrupted() -> dict[str, Any]:
@@ -161,8 +233,8 @@ def _language(request: Request) -> str | None:
 
 
 def _error(result: Result, redact: Redactor) -> str | None:
-    if result.error is not None:
-        return redact.text(str(result.error))
+    if result.exception is not None:
+        return redact.text(str(result.exception))
     return None if isinstance(result.ending, Exited) else redact.text(str(result.ending))
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ringfence.audit.chain import CHECKPOINT, encode
 from ringfence.audit.clock import rfc3339
-from ringfence.errors import InvalidConfig
+from ringfence.errors import AlreadyExists, FileError, InvalidConfig, NotInstalled
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
@@ -43,7 +43,7 @@ class Verifier:
     """Public keys.
 
     Raises:
-        InvalidConfig: a file is no public key.
+        InvalidConfig: a file is not a public key.
     """
 
     def __init__(self, paths: tuple[str | os.PathLike[str], ...]) -> None:
@@ -61,7 +61,7 @@ class Verifier:
             signature = base64.b64decode(str(record.get("signature")), validate=True)
             key.verify(signature, _message(record["seq"], record["prev"], record["timestamp"]))
         except (InvalidSignature, ValueError, KeyError):
-            return "has a signature that does not fit"
+            return "has a signature that does not match"
         return None
 
 
@@ -69,7 +69,8 @@ def make_keys(path: Path) -> Path:
     """Make a private key at a path, for its owner only, and the public one beside it; returns the latter's path.
 
     Raises:
-        InvalidConfig: there is a file already, or it cannot be written.
+        AlreadyExists: there is a file already.
+        FileError: it cannot be written.
     """
     _check_installed()
     from cryptography.hazmat.primitives import serialization
@@ -87,9 +88,13 @@ def make_keys(path: Path) -> Path:
             with open(os.open(target, flags, mode), "wb") as file:
                 file.write(data)
         except FileExistsError:
-            raise InvalidConfig(f"{target} is there already", hint="give another name; keys are not replaced") from None
+            raise AlreadyExists(
+                "exists already", path=str(target), hint="give another name; keys are not replaced"
+            ) from None
         except OSError as fault:
-            raise InvalidConfig(f"{target} cannot be written: {fault.strerror}", hint="give another place") from None
+            raise FileError.of(
+                fault.errno or 0, str(target), f"cannot be written: {fault.strerror}", hint="give another place"
+            ) from None
     return public_path
 
 
@@ -101,7 +106,7 @@ def _check_installed() -> None:
     try:
         import cryptography  # noqa: F401  an extra: whether it is there is the question
     except ImportError:
-        raise InvalidConfig("signing needs the package `cryptography`", hint="pip install 'ringfence[sign]'") from None
+        raise NotInstalled("signing needs the package `cryptography`", hint="pip install 'ringfence[sign]'") from None
 
 
 def _read_private(path: str) -> "Ed25519PrivateKey":
@@ -114,7 +119,7 @@ def _read_private(path: str) -> "Ed25519PrivateKey":
     except (ValueError, TypeError):
         found = None
     if not isinstance(found, Ed25519PrivateKey):
-        raise InvalidConfig(f"{path} is no Ed25519 private key", hint="make one: ringfence audit keygen")
+        raise InvalidConfig(f"{path} is not an Ed25519 private key", hint="make one: ringfence audit keygen")
     if os.stat(path).st_mode & 0o077:
         raise InvalidConfig(f"{path} can be read by others", hint=f"chmod 600 {path}, or make a new one")
     return found
@@ -130,7 +135,7 @@ def _read_public(path: str | os.PathLike[str]) -> "Ed25519PublicKey":
     except (ValueError, TypeError):
         found = None
     if not isinstance(found, Ed25519PublicKey):
-        raise InvalidConfig(f"{path} is no Ed25519 public key", hint="give the .pub file that keygen made")
+        raise InvalidConfig(f"{path} is not an Ed25519 public key", hint="give the .pub file that keygen made")
     return found
 
 

@@ -11,7 +11,7 @@ was refused, and the rule.
 from typing import TYPE_CHECKING, Any, Final
 
 from ringfence.audit.events import Event, ExecutionEnded, Status
-from ringfence.errors import InvalidConfig
+from ringfence.errors import NotInstalled
 from ringfence.values.violation import Severity, Violation, ViolationType
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ class OpenTelemetryObserver:
         tracer_provider, logger_provider: where they go; the global ones if not given.
 
     Raises:
-        InvalidConfig: OpenTelemetry is not installed.
+        NotInstalled: OpenTelemetry is not installed.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class OpenTelemetryObserver:
         try:
             from opentelemetry import _logs, trace
         except ImportError:
-            raise InvalidConfig(
+            raise NotInstalled(
                 "traces need OpenTelemetry, which is not installed", hint="pip install 'ringfence[otel]'"
             ) from None
         self._trace = trace

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from ringfence.audit.chain import BEGUN, CHECKPOINT, DAMAGED, GENESIS, HASH_TAIL, REPAIRED, read_link
-from ringfence.audit.files import Part, Snapshot, lines, take_snapshot
+from ringfence.audit.files import LogSnapshot, Part, lines, take_snapshot
 from ringfence.audit.signing import Verifier
 
 _EXECUTION: Final = b'"event_type":"sandbox_execution"'
@@ -64,6 +64,16 @@ class Report:
     def ok(self) -> bool:
         return self.fault is None
 
+    def __str__(self) -> str:
+        if self.fault is not None:
+            return f"not whole: {self.fault}; {_counted(self.records, 'record')} before that are as they were written"
+        signed = f", signed up to record {self.signed_seq}" if self.signed_seq else ""
+        return f"intact: {_counted(self.records, 'record')} in {_counted(self.files, 'file')}{signed}"
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
 
 class _Broken(Exception):
     def __init__(self, fault: Fault) -> None:
@@ -99,7 +109,7 @@ def verify(
 
 class _Walk:
     def __init__(
-        self, snapshot: Snapshot, keys: Verifier | None, anchors: dict[int, str], *, from_oldest: bool
+        self, snapshot: LogSnapshot, keys: Verifier | None, anchors: dict[int, str], *, from_oldest: bool
     ) -> None:
         self.report = Report(files=len(snapshot.parts))
         self._snapshot = snapshot
@@ -142,7 +152,7 @@ class _Walk:
             report.records += 1
             expected = anchors.get(seq)
             if expected is not None and expected != digest:
-                what = "is not the one that was anchored: the chain was made anew"
+                what = "is not the one that was anchored: the chain was made again"
                 raise _Broken(Fault(what, part.path.name, number, seq))
             if not line.startswith(_EXECUTION, len(start)):
                 self._special(part, number, line, seq)
@@ -188,7 +198,9 @@ class _Walk:
         name = part.path.name
         link = read_link(line)
         if not line.endswith(b"\n"):
-            return Fault("half a line: a writer died, or the file was cut; the next writer mends it", name, number)
+            return Fault(
+                "an incomplete line: a writer died, or the file was cut; the next writer repairs it", name, number
+            )
         if link is None:
             return Fault("no record of the chain: a line was inserted, or its beginning or end edited", name, number)
         if link.hash != digest:
@@ -233,11 +245,11 @@ class _Walk:
         if report.unchained:
             report.notes.append(f"{report.unchained} lines from before the chain: nothing proves what they say")
         if report.repairs:
-            report.notes.append(f"{report.repairs} times half a line was moved aside after a crash")
+            report.notes.append(f"{report.repairs} times an incomplete line was moved aside after a crash")
         if report.first_seq > 1:
             report.notes.append(f"begins with record {report.first_seq}; older files are not there")
         if self._head is not None and self._seq > self._head.seq:
-            report.notes.append("the last writer died before it wrote the head; the next one mends that")
+            report.notes.append("the last writer died before it wrote the head; the next one repairs that")
         if self._keys is not None and report.signed_seq < report.last_seq:
             report.notes.append(f"{report.last_seq - report.signed_seq} records after the last signed checkpoint")
         elif self._keys is None and report.checkpoints:

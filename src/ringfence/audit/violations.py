@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from ringfence.errors import InvalidConfig
+from ringfence.errors import InvalidArgument
 from ringfence.values.violation import Severity, Violation, ViolationType
 
 MOST_KEPT = 1000
@@ -48,7 +48,7 @@ class ViolationStore:
 
     def __init__(self, max_violations: int = MOST_KEPT) -> None:
         if max_violations < 1:
-            raise InvalidConfig(f"a store for {max_violations!r} violations keeps none", hint="give one or more")
+            raise InvalidArgument(f"a store for {max_violations!r} violations keeps none", hint="give one or more")
         self._lock = threading.Lock()
         self._kept: deque[RecordedViolation] = deque(maxlen=max_violations)
         self._by_type: Counter[ViolationType] = Counter()
@@ -91,6 +91,11 @@ class ViolationStore:
         with self._lock:
             return {kind: self._by_type[kind] for kind in ViolationType if self._by_type[kind]}
 
+    def count_by_severity(self, severity: Severity) -> int:
+        """How many of this severity there ever were."""
+        with self._lock:
+            return self._by_severity[severity]
+
     def counts_by_severity(self) -> dict[Severity, int]:
         """How many of each severity there ever were; severities without any are left out."""
         with self._lock:
@@ -105,6 +110,9 @@ class ViolationStore:
     def high_severity(self) -> tuple[RecordedViolation, ...]:
         """Those kept that are high or critical, the newest first."""
         return self.query(at_least=Severity.HIGH)
+
+    get_high_severity = high_severity
+    """The name that the design document gives it."""
 
     def query(
         self,

@@ -1,13 +1,16 @@
 """The `ringfence` command: puts its commands together and turns our errors into messages and exit codes."""
 
+import os
 import sys
 import warnings
 
 import typer
 
-from ringfence.cli.exits import FAULT_CODE, INTERRUPTED_CODE, USAGE_CODE, Finished
+from ringfence.cli.exits import FAULT_CODE, INTERRUPTED_CODE, USAGE_CODE, Finished, exit_code_of
 from ringfence.cli.lazy import LazyGroup
-from ringfence.cli.say import complain, note
+from ringfence.cli.output import ColorOption, QuietOption, use
+from ringfence.cli.say import print_error, print_note
+from ringfence.cli.standard import open_standard_streams
 from ringfence.errors import RingfenceError
 
 app = typer.Typer(
@@ -32,15 +35,21 @@ def _version(value: bool) -> None:
 @app.callback()
 def ringfence(
     version: bool = typer.Option(
-        False, "--version", callback=_version, is_eager=True, help="Print the version and exit."
+        False, "--version", "-V", callback=_version, is_eager=True, help="Print the version and exit."
     ),
+    color: ColorOption = None,
+    quiet: QuietOption = False,
 ) -> None:
     """Run what an agent writes inside walls that hold, and say exactly what happened."""
+    use(color, quiet=quiet, anew=True)
 
 
 def main() -> None:
     """The console script."""
-    warnings.showwarning = lambda message, *_: note(str(message))
+    open_standard_streams()
+    if os.environ.get("NO_COLOR"):
+        os.environ.setdefault("_TYPER_FORCE_DISABLE_TERMINAL", "1")  # Rich would still write bold and dim in help texts
+    warnings.showwarning = lambda message, *_: print_note(str(message))
     try:
         app(prog_name="ringfence")
     except Finished as end:
@@ -48,8 +57,8 @@ def main() -> None:
     except SystemExit as end:
         sys.exit(FAULT_CODE if end.code == USAGE_CODE else end.code)
     except RingfenceError as fault:
-        complain(fault)
-        sys.exit(FAULT_CODE)
+        print_error(fault)
+        sys.exit(exit_code_of(fault))
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED_CODE)
 

@@ -4,11 +4,14 @@ from collections.abc import Callable
 
 import typer
 
-from ringfence.cli.say import visible
-from ringfence.errors import InvalidConfig
+from ringfence.cli.say import say_coloured, visible
+from ringfence.errors import InvalidArgument
 from ringfence.manager.workspaces import Shadow, Workspaces
 from ringfence.values.change import Change, FileHunks, Hunk, HunkChoice, Selection
 
+_MOST_LINES = 400
+"""Lines of one new or removed file that are shown before the question."""
+_HEADS = (b"diff --git ", b"index ", b"--- ", b"+++ ")
 _HELP = "y take it, n leave it, a take all of this file, d leave the rest of this file, q leave everything else"
 Ask = Callable[[str], str]
 
@@ -19,7 +22,7 @@ def choose_hunks(
     """What somebody wants of these changes, asked one by one.
 
     Raises:
-        InvalidConfig: nobody can be asked.
+        InvalidArgument: nobody can be asked.
     """
     answer = ask or _ask
     paths: list[str] = []
@@ -27,7 +30,7 @@ def choose_hunks(
     for change in found:
         hunks = workspaces.hunks(shadow, change)
         if hunks is None or len(hunks.hunks) < 2:
-            said = _about_change(change, hunks, answer)
+            said = _about_change(workspaces, shadow, change, hunks, answer)
             if said in ("y", "a"):
                 paths.append(change.path)
         else:
@@ -39,12 +42,25 @@ def choose_hunks(
     return Selection(paths=tuple(paths), hunks=tuple(choices))
 
 
-def _about_change(change: Change, hunks: FileHunks | None, answer: Ask) -> str:
+def _about_change(workspaces: Workspaces, shadow: Shadow, change: Change, hunks: FileHunks | None, answer: Ask) -> str:
     name = f"{change.source} -> {change.path}" if change.source else change.path
     print(f"{change.kind} {visible(name)}" + (" (binary)" if change.is_binary else ""))
+    if change.refused:
+        print(f"it will not be committed: {visible(change.refused)}")
     for hunk in hunks.hunks if hunks is not None else ():
         _show(hunk)
+    if hunks is None and not change.is_binary:
+        _show_lines(workspaces.patch(shadow, (change,)).data)
     return _one_of(answer, "Take this change", "ynq")
+
+
+def _show_lines(patch: bytes) -> None:
+    """What is new, removed or different in mode, as a diff has it; names and marks are not repeated."""
+    lines = [line for line in patch.splitlines() if not line.startswith(_HEADS)]
+    for line in lines[:_MOST_LINES]:
+        _show_line(line)
+    if len(lines) > _MOST_LINES:
+        print(f"... and {len(lines) - _MOST_LINES} lines more; `ringfence workspace diff --patch` shows all")
 
 
 def _about_hunks(hunks: FileHunks, answer: Ask) -> tuple[str, frozenset[int]]:
@@ -66,7 +82,12 @@ def _about_hunks(hunks: FileHunks, answer: Ask) -> tuple[str, frozenset[int]]:
 def _show(hunk: Hunk) -> None:
     print(f"@@ -{hunk.old_start + 1},{hunk.old_lines} +{hunk.new_start + 1},{hunk.new_lines} @@")
     for line in hunk.lines:
-        typer.secho(visible(line.decode("utf-8", "replace").rstrip("\n")), fg=_COLOURS.get(line[:1]))
+        _show_line(line)
+
+
+def _show_line(line: bytes) -> None:
+    text = visible(line.decode("utf-8", "replace").rstrip("\n"))
+    say_coloured(typer.style(text, fg=_COLOURS.get(line[:1])))
 
 
 _COLOURS = {b"+": typer.colors.GREEN, b"-": typer.colors.RED}
@@ -84,4 +105,4 @@ def _ask(question: str) -> str:
     try:
         return input(question)
     except EOFError:
-        raise InvalidConfig("nobody answers", hint="commit -p asks on a terminal; name paths instead") from None
+        raise InvalidArgument("nobody answers", hint="commit -p asks on a terminal; name paths instead") from None

@@ -1,18 +1,27 @@
 """Loads a command when it is called, so that `--help`, completion and one command do not wait for all the others."""
 
 from importlib import import_module
+from inspect import signature
 from typing import Any
 
 import typer
 from typer.core import TyperGroup
 from typer.main import get_command
 
+from ringfence.cli.group import HELP_NAMES
+from ringfence.cli.output import with_output_options
+
 COMMANDS: dict[str, str] = {
+    "init": "Write a policy that starts from this project, and say what it means.",
     "run": "Run a command in a sandbox, and exit as it exits.",
     "check": "Say what would be decided about a command or a piece of code, and where it would go, without running it.",
     "shell": "Open a shell in a sandbox, on this terminal.",
     "workspace": "Shadows of projects: look at what was done in them, commit it, save it, throw it away.",
-    "policy": "Check, explain or start a policy file.",
+    "fetch": "Fetch a page as text, or a file into the workspace, outside the wall and by the policy's rules.",
+    "http": "Send one HTTP request, outside the wall and by the policy's rules, and show the answer.",
+    "policy": "Check or explain a policy file.",
+    "net": "What a box may reach, what was reached, and which policy would allow it.",
+    "config": "Show the settings in force, and where each comes from.",
     "pool": "Show the pools of boxes that processes of yours keep ready.",
     "image": "Build, list and check images for containers.",
     "violations": "Show what was refused: by type, by severity, and the last ones.",
@@ -21,7 +30,7 @@ COMMANDS: dict[str, str] = {
 }
 """Each is `ringfence.cli.commands.NAME`, with a function or a group of that name; a test compares the texts."""
 
-_TAKES_THE_REST = ("run", "check")
+_TAKES_THE_REST = ("run", "check", "shell")
 """What follows the first word belongs to the command that is run, also if it looks like an option."""
 
 
@@ -48,10 +57,13 @@ def load(name: str) -> Any:
     """A command with all its options."""
     found = getattr(import_module(f"ringfence.cli.commands.{name}"), name)
     if isinstance(found, typer.Typer):
+        for command in found.registered_commands:
+            if command.callback is not None and "quiet" not in signature(command.callback).parameters:
+                command.callback = with_output_options(command.callback)
         return get_command(found)
-    alone = typer.Typer(rich_markup_mode="rich", context_settings={"help_option_names": ["-h", "--help"]})
+    alone = typer.Typer(rich_markup_mode="rich", add_completion=False, context_settings=HELP_NAMES)
     settings = {"allow_interspersed_args": False} if name in _TAKES_THE_REST else {}
-    alone.command(name=name, context_settings=settings)(found)
+    alone.command(name=name, context_settings=settings)(with_output_options(found))
     return get_command(alone)
 
 

@@ -1,29 +1,29 @@
 """What the command line says about a run, on stderr, one clear line each."""
 
 import sys
-import unicodedata
 
-from ringfence.errors import RingfenceError
+from ringfence.cli.output import is_quiet, say_coloured
+from ringfence.errors import InvalidConfig, RingfenceError
+from ringfence.values.visible import visible
 
-
-def visible(text: str) -> str:
-    """A text with its control characters shown, so that a file name cannot paint the terminal."""
-    return "".join(char if char == " " or char.isprintable() else _escaped(char) for char in text)
+__all__ = ["print_error", "print_line", "print_note", "say_coloured", "visible"]
 
 
-def _escaped(char: str) -> str:
-    if unicodedata.category(char) in ("Cf", "Zl", "Zp") or ord(char) > 0xFF:
-        return f"\\u{ord(char):04x}"
-    return f"\\x{ord(char):02x}"
-
-
-def note(text: str) -> None:
-    """One line."""
+def print_line(text: str) -> None:
+    """One line, whatever was asked for: why something did not happen."""
     print(f"ringfence: {visible(text)}", file=sys.stderr, flush=True)
 
 
-def complain(fault: RingfenceError) -> None:
-    """An error, with its code and what to do."""
-    note(f"error [{fault.code}]: {fault.message}")
+def print_note(text: str) -> None:
+    """One line that `--quiet` leaves out."""
+    if not is_quiet():
+        print_line(text)
+
+
+def print_error(fault: RingfenceError) -> None:
+    """An error, with its code and what to do; each of several in a file on a line of its own."""
+    print_line(f"error [{fault.code}]: {fault.message}")
+    for each in fault.faults if isinstance(fault, InvalidConfig) else ():
+        print_line(str(each))
     if fault.hint:
-        note(f"hint: {fault.hint}")
+        print_line(f"hint: {fault.hint}")

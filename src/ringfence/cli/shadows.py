@@ -2,17 +2,20 @@
 
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
+from dataclasses import replace
 
-from ringfence.cli.say import note
+from ringfence.cli.output import console, is_coloured, is_quiet
+from ringfence.cli.say import print_note
 from ringfence.cli.show_changes import as_tree
-from ringfence.errors import InvalidConfig
-from ringfence.manager.assemble import Judged
+from ringfence.errors import InvalidArgument, NotFound
+from ringfence.manager.granting import current_directory
+from ringfence.manager.options import SandboxOptions
 from ringfence.manager.workspaces import Progress, Shadow, ShadowKind, Workspaces
 from ringfence.values.change import Change
-from ringfence.values.sizes import show_size
+from ringfence.values.paths import is_below
+from ringfence.values.sizes import parse_size, show_size
 
 _SHOWN_MAX = 200
 """Lines of a tree of changes after a run; `workspace diff` shows all."""
@@ -23,48 +26,108 @@ def opened_workspaces() -> Iterator[Workspaces]:
     """The caller's shadows; says what became of commits that were interrupted."""
     with Workspaces() as workspaces:
         for one in workspaces.recovered:
-            note(f"an interrupted commit of shadow {one.shadow_id} was {one.kind}: {len(one.paths)} paths")
+            print_note(f"an interrupted commit of shadow {one.shadow_id} was {one.kind}: {len(one.paths)} paths")
             for path in one.left:
-                note(f"left as the host has it: {path}")
+                print_note(f"left as the host has it: {path}")
         yield workspaces
 
 
 def make_shadow(
-    workspaces: Workspaces,
-    project: Path | None,
-    judged: Judged,
-    *,
-    name: str = "",
-    kind: ShadowKind | None = None,
+    workspaces: Workspaces, options: SandboxOptions, *, name: str = "", kind: ShadowKind | None = None
 ) -> Shadow:
-    """A new shadow; a copy shows how far it has come."""
+    """A new shadow, which hides all that the options hide; a copy shows how far it has come."""
     with _progress() as report:
-        shadow = workspaces.new(project or Path(os.getcwd()), judged=judged, name=name, kind=kind, progress=report)
+        shadow = workspaces.new(options, name=name, kind=kind, progress=report)
     if shadow.why and kind is not ShadowKind.COPY:
-        note(f"the shadow is a copy: {shadow.why}")
+        print_note(f"the shadow is a copy: {shadow.why}")
     for path, why in shadow.left_out[:5]:
-        note(f"the copy lacks {path}: {why}")
+        print_note(f"the copy lacks {path}: {why}")
     return shadow
 
 
 @contextmanager
 def work_on(
-    workspace: Path | None, judged: Judged, *, shadow: bool, inside: str | None
-) -> Iterator[tuple[Path | None, Shadow | None]]:
-    """Where a command works: in the directory itself, on a new shadow of it, or on one that is there already.
+    options: SandboxOptions, *, shadow: bool, use_shadow: str | None, shadow_size: str | None = None
+) -> Iterator[SandboxOptions]:
+    """The options for where a command works: the directory itself, a new shadow of it, or one that exists already.
 
     Raises:
-        InvalidConfig: what was asked for contradicts itself.
+        InvalidArgument: what was asked for contradicts itself.
     """
-    if not shadow and inside is None:
-        yield workspace, None
+    if not shadow and use_shadow is None:
+        if shadow_size is not None:
+            raise InvalidArgument("--shadow-size without a shadow", hint="add --shadow, or --use-shadow SHADOW")
+        yield options
         return
-    if shadow and inside is not None:
-        raise InvalidConfig("a new shadow, or one that is there already", hint="give --shadow or --in, not both")
+    if shadow and use_shadow is not None:
+        raise InvalidArgument(
+            "a new shadow, or one that exists already", hint="give --shadow or --use-shadow, not both"
+        )
+    size = 0 if shadow_size is None else parse_size(shadow_size)
     with opened_workspaces() as workspaces:
-        chosen = workspaces.find(inside) if inside is not None else make_shadow(workspaces, workspace, judged)
-        yield chosen.lower, chosen
-        say_what_changed(workspaces, chosen, keep=inside is not None)
+        chosen = workspaces.find(use_shadow) if use_shadow is not None else make_shadow(workspaces, options)
+        yield replace(options, workspace=chosen.lower, shadow=chosen, shadow_bytes=size)
+        say_what_changed(workspaces, chosen, keep=use_shadow is not None)
+
+
+def find_shadow(workspaces: Workspaces, which: str | None) -> Shadow:
+    """A shadow by its name; without one, the latest of the directory that we are in, which is said.
+
+    Raises:
+        NotFound: there is none.
+    """
+    if which is not None:
+        return workspaces.find(which)
+    here = current_directory().resolve()
+    found = [one for one in workspaces.list() if one.lower == here or one.lower in here.parents]
+    if not found:
+        raise NotFound(
+            f"there is no shadow of {here}",
+            hint="`ringfence run --shadow COMMAND` makes one; `ringfence workspace list` shows those of other projects",
+        )
+    chosen = found[-1]
+    print_note(f"shadow {handle(chosen)}, the latest of {chosen.lower}")
+    return chosen
+
+
+def find_shadow_and_paths(
+    workspaces: Workspaces, which: str | None, paths: Sequence[str]
+) -> tuple[Shadow, tuple[str, ...]]:
+    """The same for `SHADOW [PATH]...`: a first word that names no shadow is a path in the latest one.
+
+    Raises:
+        InvalidArgument: it is neither.
+    """
+    if which is None:
+        return find_shadow(workspaces, None), tuple(paths)
+    if any(which == one.name or one.id.startswith(which) or one.id.endswith(which) for one in workspaces.list()):
+        return workspaces.find(which), tuple(paths)
+    shadow = find_shadow(workspaces, None)
+    changed = workspaces.changes(shadow)
+    for word in (which, *paths):
+        if not below(changed, (word,)):
+            raise InvalidArgument(
+                f"{word!r} is neither a shadow nor a path that was changed in {handle(shadow)}",
+                hint="`ringfence workspace list` shows the shadows, `ringfence workspace diff` what was changed",
+            )
+    return shadow, (which, *paths)
+
+
+def below(found: tuple[Change, ...], paths: Sequence[str]) -> tuple[Change, ...]:
+    """Those of the changes that lie at or below some paths; all of them, if none is named."""
+    if not paths:
+        return found
+    wanted = tuple(os.path.normpath(path) for path in paths)
+    return tuple(
+        change
+        for change in found
+        if any(is_below(name, path) for path in wanted for name in (change.path, change.source))
+    )
+
+
+def handle(shadow: Shadow) -> str:
+    """What a person calls it."""
+    return shadow.name or shadow.id
 
 
 def say_what_changed(workspaces: Workspaces, shadow: Shadow, *, keep: bool = False) -> None:
@@ -74,23 +137,24 @@ def say_what_changed(workspaces: Workspaces, shadow: Shadow, *, keep: bool = Fal
         if keep:
             return
         workspaces.discard(shadow)
-        note("nothing was changed; the shadow is gone again")
+        print_note("nothing was changed; the shadow is gone again")
         return
     workspaces.keep_bases(shadow, found)
+    if is_quiet():
+        return
     show_changes(workspaces, shadow, found, most_shown=_SHOWN_MAX, to_stderr=True)
-    handle = shadow.name or shadow.id
-    note(f"look:    ringfence workspace diff --patch {handle}")
-    note(f"commit:  ringfence workspace commit {handle}     (-p asks about each hunk)")
-    note(f"discard: ringfence workspace discard {handle}")
+    name = handle(shadow)
+    print_note(f"look:    ringfence workspace diff --patch {name}")
+    print_note(f"commit:  ringfence workspace commit {name}     (-p asks about each hunk)")
+    print_note(f"discard: ringfence workspace discard {name}")
 
 
 def show_changes(
     workspaces: Workspaces, shadow: Shadow, found: tuple[Change, ...], *, most_shown: int, to_stderr: bool = False
 ) -> None:
     """A tree of what was changed, with counts."""
-    from rich.console import Console
-
-    Console(stderr=to_stderr).print(as_tree(found, workspaces.line_counts(shadow, found), most_shown=most_shown))
+    tree = as_tree(found, workspaces.line_counts(shadow, found), most_shown=most_shown)
+    console(stderr=to_stderr).print(tree, crop=False, soft_wrap=True)
 
 
 @contextmanager
@@ -109,11 +173,10 @@ def _progress() -> Iterator[Callable[[Progress], None]]:
 @contextmanager
 def _line(text: str) -> Iterator[Callable[[str], None]]:
     """A line on a terminal that changes; nothing elsewhere."""
-    if not sys.stderr.isatty():
+    if not is_coloured(sys.stderr) or not sys.stderr.isatty() or is_quiet():
         yield lambda _: None
         return
-    from rich.console import Console
     from rich.status import Status
 
-    with Status(text, console=Console(stderr=True)) as status:
+    with Status(text, console=console(stderr=True)) as status:
         yield lambda changed: status.update(changed)

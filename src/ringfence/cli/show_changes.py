@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from ringfence.cli.say import visible
-from ringfence.values.change import Change, ChangeKind, Committed, NodeKind, Refusal
+from ringfence.values.change import Change, ChangeKind, CommitRefusal, Committed, NodeKind
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -111,6 +111,8 @@ def _details(change: Change, lines: tuple[int, int] | None) -> Iterable[str]:
         yield f"{'binary, ' if change.is_binary else ''}{new.size_bytes} bytes"
 
 
-def _refusal(refusal: Refusal) -> str:
-    tail = f" ({visible(refusal.allow_by)})" if refusal.allow_by else ""
+def _refusal(refusal: CommitRefusal) -> str:
+    # The library's argument is an option here.
+    allow_by = refusal.allow_by.replace("allow_protected", "--allow-protected")
+    tail = f" ({visible(allow_by)})" if allow_by else ""
     return f"{visible(refusal.path)}: {visible(refusal.why)} [rule: {visible(refusal.rule)}]{tail}"

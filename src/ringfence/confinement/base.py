@@ -7,6 +7,23 @@ from typing import Protocol
 
 from ringfence.values.guarantee import Guarantee
 
+OWN_ADDRESSES = ("127.82.70.1", "fd72:696e:6766::1")
+"""What the loopback of a box has besides 127.0.0.1 and ::1; the helpers know the same. The C library takes no notice of
+those two when it is asked for addresses of a family that the machine has."""
+CAPTURED_ADDRESSES = ("198.18.0.1", OWN_ADDRESSES[1])
+"""The same for a box with a network, in which every address is its own: native/capture.c has these. Connections come
+from them, so that no other may be 127.0.0.1 to whoever is asked where one comes from."""
+BUNDLE = "/etc/ringfence/ca-bundle.crt"
+"""Where inside the file lies that says whom to trust, where that is not the system's own choice."""
+NAME_SERVER = "127.0.0.53"
+"""Whom programs in a box with a network ask for names. Any address would do, but in a container, where only those of
+the loopback are its own."""
+
+
+def is_within(path: str, directory: str) -> bool:
+    """Whether a path is a directory or lies below it; both are absolute and resolved."""
+    return path == directory or path.startswith(directory.rstrip("/") + "/")
+
 
 class How(StrEnum):
     """How a path inside a writable directory is covered."""
@@ -31,6 +48,21 @@ class Cover:
 
 
 @dataclass(frozen=True, slots=True)
+class Unmade:
+    """A protected name that nobody in the box may make, held by whoever makes names for it."""
+
+    root: str
+    below: str
+    device: int
+    inode: int
+    """Of its directory."""
+
+    @property
+    def path(self) -> str:
+        return os.path.join(self.root, self.below)
+
+
+@dataclass(frozen=True, slots=True)
 class Layered:
     """A writable directory whose changes lie elsewhere."""
 
@@ -41,6 +73,26 @@ class Layered:
     """Whether `upper` is all of it, instead of what differs from the root."""
     memory_bytes: int = 0
     """If not 0, changes are kept in memory of this size."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trust:
+    """Whom programs in a box trust with TLS: the system's authorities and ours, as they read them."""
+
+    bundle: bytes
+    """PEM."""
+    java: bytes
+    """JKS."""
+
+
+@dataclass(frozen=True, slots=True)
+class Replaced:
+    """A file below a directory of the view whose content is another."""
+
+    root: str
+    below: str
+    source: str
+    """One of the view's `files`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,11 +117,29 @@ class View:
     layered: tuple[Layered, ...] = ()
     """Which of `writable` are shadows."""
     covers: tuple[Cover, ...] = ()
+    unmade: tuple[Unmade, ...] = ()
+    named: tuple[str, ...] = ()
+    """Which of `writable` are directories in which the guardian makes every name, and the box none."""
     hidden: tuple[str, ...] = ()
     """Absolute paths hidden in what is readable."""
+    files: tuple[tuple[str, bytes], ...] = ()
+    """(absolute path, content) of files of our own that are no text, or long"""
+    replaced: tuple[Replaced, ...] = ()
     tmp_bytes: int
     unix_sockets: bool = True
     """Whether commands may make them: not where they could see sockets of the host that no cover hides."""
+
+    @property
+    def made_outside(self) -> tuple[str, ...]:
+        """Where in the view the box makes no names itself: `named`, and what of its own one of these lies below."""
+        own = ("/tmp", "/dev/shm", self.home, *self.writable)
+        return tuple(path for path in dict.fromkeys(own) if any(is_within(name, path) for name in self.named))
+
+    @property
+    def held(self) -> frozenset[str]:
+        """Paths that nothing inside can change, because a cover lies over them."""
+        covers = (cover for cover in self.covers if cover.how in (How.FREEZE, How.HIDE))
+        return frozenset(os.path.join(cover.root, cover.below) for cover in covers)
 
     def origin(self, root: str) -> str:
         """Where on the host a writable directory lies: a shadow that is a copy lies elsewhere."""
@@ -98,18 +168,20 @@ class Descriptors:
     options: int
     seccomp: int
     helper: int
-    """Our helper: a program, or the text of one."""
+    """Our helper's program."""
     control: int
     memory: int = -1
     """To become what holds a shadow's changes, where they are kept in memory."""
-    interpreter: tuple[str, ...] = ()
-    """Where the helper is a text: what runs it, when the text's descriptor follows."""
+    keeper: int = -1
+    """For the keeper of the box's network; without one there is no network."""
+    files: tuple[int, ...] = ()
+    """What the view's `files` hold, in their order."""
 
     @property
     def init_argv(self) -> tuple[str, ...]:
         """How PID 1 is started from within the wall."""
-        start = (*self.interpreter, str(self.helper)) if self.interpreter else (f"/proc/self/fd/{self.helper}",)
-        return (*start, "init", str(self.control), *([str(self.memory)] if self.memory >= 0 else []))
+        memory = (str(self.memory),) if self.memory >= 0 else ()
+        return (f"/proc/self/fd/{self.helper}", "init", str(self.control), *memory)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,8 +200,8 @@ class Launch:
     """Whether PID 1 applies the seccomp filter itself."""
     description: str = ""
     """What goes where `options` would, for a wall that is described as a whole and not by words."""
-    explained: bool = True
-    """Whether somebody outside can look at the calls that are refused."""
+    before: tuple[str, ...] = ()
+    """What of the plan comes before the process joins the box's groups."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +214,10 @@ class Probe:
     notes: tuple[str, ...] = ()
     own_processes: int = 0
     """How many processes and threads the wall itself may have, besides those of the box."""
+    supervised: bool = True
+    """Whether somebody outside can look at single calls."""
+    makes_names: bool = False
+    """Whether names can be made from outside, so that protected ones need no placeholder."""
 
     @property
     def usable(self) -> bool:

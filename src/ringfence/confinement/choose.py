@@ -1,13 +1,53 @@
 """Chooses the wall: the first confiner that gives what is required, or an error that says what each one lacks."""
 
+import shutil
 import sys
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Final
 
-from ringfence.confinement.base import Confiner, ContainerFilter, Prepared, View
+from ringfence.confinement.base import Confiner, ContainerFilter, Prepared, Probe, Trust, View
 from ringfence.errors import InitializationFailed
 from ringfence.values.grant import Grant
 from ringfence.values.guarantee import Guarantee
+
+_PLATFORMS: Final = {"linux": "Linux", "darwin": "macOS", "win32": "Windows"}
+NOT_BUILT: Final = {
+    # Adapters that the design documents name and Ringfence does not have: accepted as values, refused with the reason.
+    "nsjail": (
+        "linux",
+        "nsjail",
+        "its boxes need a PID 1 that takes commands over a socket, and no adapter does that for nsjail yet",
+    ),
+    "sandbox-exec": ("darwin", "sandbox-exec", "only its profile can be written yet; nothing runs behind it"),
+    "jobobject": (
+        "win32",
+        "",
+        "a job object ends a tree of processes and hides no file, so that it would be no wall by itself",
+    ),
+}
+"""By name: the platform that it is for, its program (none where it is a system call), and why it is not built."""
+
+
+def probe_of(name: str) -> Probe:
+    """What an adapter of this name gives on this machine, and if nothing, why: its platform, its program, or us.
+
+    Raises:
+        InitializationFailed: no adapter has this name.
+    """
+    for adapter in confiners() if sys.platform == "linux" else ():
+        if adapter.name == name:
+            return adapter.probe()
+    if name not in NOT_BUILT:
+        raise InitializationFailed(f"there is no adapter called {name!r}", hint="run `ringfence doctor` for the names")
+    platform, program, why = NOT_BUILT[name]
+    found = shutil.which(program) if program else None
+    if sys.platform != platform:
+        missing = f"it is for {_PLATFORMS[platform]}, and this is {_PLATFORMS.get(sys.platform, sys.platform)}"
+    elif program and found is None:
+        missing = f"the program {program} is not installed; besides, {why}"
+    else:
+        missing = f"{found} is there, but {why}" if found else why
+    return Probe(missing=missing, hint="unset RINGFENCE_PROCESS_SANDBOX, or set it to auto: bwrap, unshare, landlock")
 
 
 def confiners(*, bwrap_path: str | None = None) -> tuple[Confiner, ...]:
@@ -34,18 +74,36 @@ def confiners(*, bwrap_path: str | None = None) -> tuple[Confiner, ...]:
     )
 
 
-def build_view(grant: Grant, *, home: str, host_path: str, uid: int, gid: int) -> Prepared:
+def build_view(
+    grant: Grant, *, home: str, host_path: str, uid: int, gid: int, names: bool, trust: Trust | None = None
+) -> Prepared:
     """What a box with this grant sees; see the platform's own `build_view`."""
     from ringfence.confinement.linux.view import build_view as build
 
-    return build(grant, home=home, host_path=host_path, uid=uid, gid=gid)
+    return build(grant, home=home, host_path=host_path, uid=uid, gid=gid, names=names, trust=trust)
 
 
-def build_container_view(grant: Grant, *, home: str, uid: int, gid: int, own_kernel: bool) -> Prepared:
+def system_bundle() -> bytes:
+    """Whom the machine trusts with TLS, in PEM."""
+    from ringfence.confinement.linux.trust import system_bundle as read
+
+    return read()
+
+
+def give_up(prepared: Prepared) -> None:
+    """There will be no box with this view, and so no launcher that cleans up after it: remove what was made for it."""
+    from ringfence.confinement.linux.masks import Masks
+
+    Masks(shared=list(prepared.shared)).give_up()
+
+
+def build_container_view(
+    grant: Grant, *, home: str, uid: int, gid: int, own_kernel: bool, trust: Trust | None = None
+) -> Prepared:
     """What of the host a box in a container sees; see the platform's own `build_container_view`."""
     from ringfence.confinement.linux.container import build_container_view as build
 
-    return build(grant, home=home, uid=uid, gid=gid, own_kernel=own_kernel)
+    return build(grant, home=home, uid=uid, gid=gid, own_kernel=own_kernel, trust=trust)
 
 
 def container_filter(
@@ -57,23 +115,52 @@ def container_filter(
     return make(view, private, for_root=for_root, makes_users=makes_users)
 
 
-def notification_filter(grant: Grant) -> bytes:
-    """The filter that stops calls to be looked at; empty if nothing is to be looked at."""
-    from ringfence.confinement.linux.notify import assemble
+WRITTEN_THROUGH: Final = (
+    "a file with hard links outside of what is granted is written through: nobody sees single calls"
+)
 
-    return assemble(grant.explain, strict=grant.strict)
+
+def notification_filter(grant: Grant, view: View) -> bytes:
+    """The filter that stops calls to be looked at; empty if nothing is to be looked at."""
+    from ringfence.confinement.linux.notify import assemble, shared_roots
+
+    return assemble(
+        grant.trace, mediate_opens=grant.mediate_opens, shares=bool(shared_roots(grant)), named=bool(view.named)
+    )
+
+
+def led_out(grant: Grant) -> tuple[int, ...]:
+    """Ports of any address by which connections of the box come to the proxy."""
+    from ringfence.confinement.linux.notify import led_out as ports
+
+    return ports(grant)
+
+
+def makes_names(grant: Grant, confiner: Confiner) -> bool:
+    """Whether names in the box's writable directories are made from outside, by whoever looks at its calls: then a
+    protected name that is not there needs no placeholder."""
+    from ringfence.confinement.linux.notify import makes_names as sees_them
+
+    return confiner.probe().makes_names and sees_them(grant)
+
+
+def shares_files(grant: Grant) -> bool:
+    """Whether a file that is written to may be one outside of what is granted, too, by a hard link."""
+    from ringfence.confinement.linux.notify import shared_roots
+
+    return bool(shared_roots(grant))
 
 
 def notification_rules(grant: Grant, view: View, owner: tuple[int, int] | None) -> tuple[str, ...]:
-    """What the guardian lets pass without asking, and with whose rights it opens files where the grant is strict.
+    """What the guardian lets pass without asking, and with whose rights it opens and copies files.
 
     Args:
         owner: run by root, the ids that commands run with.
     """
+    from ringfence.confinement.linux.mediation import mediation_words
     from ringfence.confinement.linux.notify import rules
-    from ringfence.confinement.linux.strict import strict_words
 
-    return (*rules(grant, view), *(strict_words(grant, view, owner) if grant.strict else ()))
+    return (*rules(grant, view, owner), *(mediation_words(grant, view) if grant.mediate_opens else ()))
 
 
 def container_profile() -> dict[str, Any]:
@@ -100,7 +187,9 @@ def why_not_before(adapters: Iterable[Confiner], chosen: Confiner, requires: fro
             break
         probe = adapter.probe()
         lacking = ", ".join(sorted(requires - probe.guarantees))
-        reasons.append(f"{adapter.name} {f'lacks: {lacking}' if probe.usable else f'cannot be had: {probe.missing}'}")
+        reasons.append(
+            f"{adapter.name} {f'lacks: {lacking}' if probe.usable else f'is not available: {probe.missing}'}"
+        )
     return tuple(reasons)
 
 
@@ -126,8 +215,9 @@ def choose(adapters: Iterable[Confiner], requires: frozenset[Guarantee], *, only
         lacking.append(f"{adapter.name}: {why}")
         if probe.hint:
             hints.append(probe.hint)
-    if not lacking:
-        raise InitializationFailed(f"there is no adapter called {only!r}", hint="run `ringfence doctor` for the names")
+    if not lacking and only is not None:
+        probe = probe_of(only)
+        raise InitializationFailed(f"{only} is not available: {probe.missing}", hint=probe.hint)
     raise InitializationFailed(
         f"no wall on this machine gives what is required ({'; '.join(lacking)})",
         hint="; ".join(dict.fromkeys(hints)) or "run `ringfence doctor`",

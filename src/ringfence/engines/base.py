@@ -1,12 +1,75 @@
 """The ports of an engine, of its boxes, and of the processes that go on in them."""
 
-from collections.abc import Callable
+import socket
+from collections.abc import AsyncIterator, Callable
 from typing import Protocol
 
+from ringfence.egress.base import Listeners
+from ringfence.values.files import FileOperation, Performed
 from ringfence.values.grant import Grant
 from ringfence.values.guarantee import Wall
-from ringfence.values.outcome import Ending, Result, SandboxAudit, Usage
+from ringfence.values.network import NetworkGrant
+from ringfence.values.outcome import Ending, Observed, Result, SandboxAudit, Usage
 from ringfence.values.request import Request
+from ringfence.values.sizes import Duration
+from ringfence.values.violation import Violation
+
+Agree = Callable[[str], None]
+"""Looks at where a path really leads, before anything there is given out or changed; raises to refuse."""
+
+
+class NetKeeper(Protocol):
+    """Makes sockets inside a box's network, for whoever is outside. Gone with the box."""
+
+    async def listen(self, port: int) -> socket.socket:
+        """A listener on that port of every address, not blocking; the caller's to close.
+
+        Raises:
+            OSError: somebody in the box has the port, or the box is gone.
+        """
+
+    async def dial_socket(self) -> socket.socket:
+        """A socket for one connection to a server in the box, at 127.0.0.1; not blocking, the caller's to close.
+
+        Raises:
+            OSError: the box is gone.
+        """
+
+
+class Attached(Protocol):
+    """A box whose connections somebody takes."""
+
+    @property
+    def variables(self) -> tuple[tuple[str, str], ...]:
+        """For the box, besides those that name the proxy and whom to trust: placeholders of secrets and the like."""
+
+    @property
+    def published(self) -> tuple[tuple[int, int], ...]:
+        """(port inside, port of 127.0.0.1 outside) of `NetworkGrant.publish` that it serves itself; the engine serves
+        the others."""
+
+    def taken(self) -> tuple[Violation, ...]:
+        """What was refused since the last look."""
+
+    async def close(self) -> None:
+        """Take no more of it. Never raises."""
+
+
+class NetworkProvider(Protocol):
+    """Whoever takes the connections of boxes that have a `NetworkGrant`."""
+
+    async def authority(self) -> bytes:
+        """The certificate, in PEM, of who signs for hosts whose connections are looked into."""
+
+    async def attach(self, box: str, network: NetworkGrant, listeners: Listeners, keeper: NetKeeper) -> Attached:
+        """Take what comes to these listeners, which are the provider's from the call on.
+
+        Args:
+            box: a name that no other box of this process has.
+
+        Raises:
+            InitializationFailed: nobody can; there is no box then.
+        """
 
 
 class Process(Protocol):
@@ -46,13 +109,17 @@ class Process(Protocol):
     def kill(self) -> None:
         """End it and all that it started."""
 
-    async def wait(self, timeout: float | None = None) -> Result | None:
-        """Its result, without output, which `read` gives; None if it still runs after that time.
+    async def wait(self, timeout: Duration | None = None) -> Result | None:
+        """Its result, with its output up to the limit, whether or not `read` gave it; None if it still runs after that
+        time. Once it was waited for, `Box.processes` forgets it.
 
         Raises:
             SpawnFailed: it could not be started.
             Internal: the box was lost.
         """
+
+    async def wait_end(self) -> Result:
+        """The same, for whoever keeps records: it does not count as having been waited for."""
 
 
 class Box(Protocol):
@@ -68,8 +135,21 @@ class Box(Protocol):
     def alive(self) -> bool:
         """Whether it still takes commands."""
 
+    @property
+    def network_name(self) -> str:
+        """What whoever serves its network knows the box as; empty if it has none."""
+
+    @property
+    def published(self) -> tuple[tuple[int, int], ...]:
+        """(port inside, port of 127.0.0.1 outside)"""
+
     def note(self, text: str) -> None:
         """Add to the wall's notes, and so to every result, how it came to be."""
+
+    @property
+    def held(self) -> frozenset[str]:
+        """Paths in writable directories that the wall has kept from being changed since the box was made, with all that
+        is below them; and so the directories on the way to them from being moved."""
 
     @property
     def window(self) -> int:
@@ -83,11 +163,15 @@ class Box(Protocol):
     def interprets(self) -> frozenset[str]:
         """Languages whose code it runs in an interpreter that keeps its state."""
 
+    def last_seen(self, request: Request) -> tuple[tuple[Violation, ...], Observed | None]:
+        """What was refused to a request that came to no result, and what else was seen of it; asked once."""
+
     def find_program(self, names: tuple[str, ...]) -> str | None:
         """The first of these programs that is there inside."""
 
     async def run(self, request: Request) -> Result:
-        """Run one command, or one piece of code, to its end. Calls take turns, in the order in which they came.
+        """Run one command, or one piece of code, to its end. Calls run side by side; those of one interpreter, or of
+        one shell that keeps its state, take turns in the order in which they came.
 
         When cancelled, the command's whole tree is dead, or the interpreter has stopped, before the cancellation goes
         on.
@@ -98,14 +182,31 @@ class Box(Protocol):
         """
 
     async def start(self, request: Request, *, terminal: tuple[int, int] | None = None) -> Process:
-        """Start a command that goes on while others run. With `terminal`, on one of that many rows and columns.
+        """Start a command that goes on while others run. With `terminal`, on one of that many rows and columns. Its
+        input, if the request has one, is all that it gets; its time, if the request has one, ends it.
 
         Raises:
             SpawnFailed, Internal: as `run`; a program that is not there may also be reported by `wait`.
         """
 
+    async def perform(
+        self, operation: FileOperation, agree: Agree, data: AsyncIterator[bytes] | None = None
+    ) -> Performed:
+        """Read or change a file inside the box, as its user and behind its wall.
+
+        Args:
+            agree: asked about every real path, before anything is changed there or given out; what it raises is raised.
+            data: what `write` writes.
+
+        Raises:
+            OSError: what the kernel said, inside.
+            Timeout: it took longer than a command may.
+            Internal: the box, or what serves its files, was lost.
+        """
+
     def processes(self) -> tuple[Process, ...]:
-        """What was started and goes on, and what has ended since."""
+        """What was started, or left by a call that may leave something, and goes on; and what has ended since and
+        nobody has waited for."""
 
     def contexts(self) -> tuple[tuple[str, str], ...]:
         """(language, name) of the interpreters that keep a state."""
@@ -133,7 +234,7 @@ class Box(Protocol):
         """What everything in the box has used so far."""
 
     async def close(self) -> None:
-        """End everything; returns when nothing of it is left."""
+        """End everything; returns when nothing of it is left. May be called from any loop."""
 
 
 class Engine(Protocol):

@@ -8,7 +8,7 @@ memory than its bytes.
 from collections.abc import Iterator
 
 from ringfence.errors import Internal
-from ringfence.values.rich import CodeError, Rich
+from ringfence.values.display import CodeError, DisplayData
 
 FRAME_MAX = 17 * 1024 * 1024
 _HEADER_MAX = 64
@@ -29,14 +29,14 @@ class Frames:
         """The frames that are complete with these bytes.
 
         Raises:
-            Internal: what came is no frame.
+            Internal: what came is not a frame.
         """
         self._buffer += data
         while True:
             end = self._buffer.find(b"\n", 0, _HEADER_MAX)
             if end < 0:
                 if len(self._buffer) >= _HEADER_MAX:
-                    raise Internal("an interpreter sent what is no frame")
+                    raise Internal("an interpreter sent what is not a frame")
                 return
             kind, length = _header(bytes(self._buffer[:end]))
             if kind not in _KINDS or length > FRAME_MAX:
@@ -77,10 +77,10 @@ def parts(body: bytes) -> dict[str, bytes]:
     raise Internal("an interpreter showed something that cannot be read")
 
 
-def read_shown(body: bytes, *, is_value: bool) -> Rich:
+def read_shown(body: bytes, *, is_value: bool) -> DisplayData:
     """What `display` and `result` carry: one part for each MIME type."""
     forms = parts(body).items()
-    return Rich(tuple((mime, _text(data) if _is_text(mime) else data) for mime, data in forms), is_value)
+    return DisplayData(tuple((mime, _text(data) if _is_text(mime) else data) for mime, data in forms), is_value)
 
 
 def read_error(body: bytes) -> CodeError:

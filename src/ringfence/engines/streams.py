@@ -7,9 +7,14 @@ from collections import deque
 from collections.abc import AsyncIterable, Callable
 from contextlib import suppress
 
+from ringfence.engines.loops import forget_reader
 from ringfence.values.request import OnOutput, Overflow, Stream
 
 _PIECE = 256 * 1024
+_REST_SECONDS = 0.02
+"""How long a stream is left alone, after each piece, of which nobody wants to hear: whoever floods it has to wait."""
+_FLOOD = 50
+"""Pieces in a row, each after a rest, from which on it is a flood: a second of it."""
 
 
 class Capture:
@@ -60,7 +65,11 @@ class Capture:
 
 
 class Reader:
-    """Reads one pipe as it fills, from `listen` on. Owns the descriptor."""
+    """Reads one pipe as it fills, from `listen` on. Owns the descriptor.
+
+    A stream of which nobody wants to hear (`is_unheard`) is read a piece at a time, with rests between: it must not
+    fill up, or a thread that logs would stand still, and it must not keep us busy.
+    """
 
     def __init__(
         self,
@@ -78,6 +87,9 @@ class Reader:
         self._on_overflow = on_overflow
         self._on_fault = on_fault
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._resting: asyncio.TimerHandle | None = None
+        self._rests = 0
+        self.is_unheard = False
         os.set_blocking(descriptor, False)
 
     def listen(self) -> None:
@@ -98,9 +110,27 @@ class Reader:
         self._on_output = on_output
         self._on_overflow = on_overflow
         self._on_fault = on_fault
+        self.is_unheard = False
+        self._rests = 0
+        if self._resting is not None:
+            self._resume()
+
+    @property
+    def is_flooded(self) -> bool:
+        """Whether more comes, and for longer, than anybody who is not heard has to say."""
+        return self._rests >= _FLOOD
 
     def _ready(self) -> None:
-        self._read_some()
+        if self._read_some() and self.is_unheard and self._loop is not None:
+            self._loop.remove_reader(self._descriptor)
+            self._rests += 1
+            self._resting = self._loop.call_later(_REST_SECONDS, self._resume)
+
+    def _resume(self) -> None:
+        if self._resting is not None and self._loop is not None and self._descriptor >= 0:
+            self._resting.cancel()
+            self._loop.add_reader(self._descriptor, self._ready)
+        self._resting = None
 
     def _read_some(self) -> bool:
         """Read one piece; false at the end, or when there is nothing just now."""
@@ -139,8 +169,11 @@ class Reader:
 
     def close(self) -> None:
         if self._descriptor >= 0:
-            if self._loop is not None:
-                self._loop.remove_reader(self._descriptor)
+            if self._resting is not None:
+                self._resting.cancel()
+                self._resting = None
+            elif self._loop is not None:
+                forget_reader(self._loop, self._descriptor)
             os.close(self._descriptor)
             self._descriptor = -1
 

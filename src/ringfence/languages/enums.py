@@ -19,7 +19,7 @@ _INTEGER: Final = re.compile(r"-?(?:0|[1-9]\d{0,14})")
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class RefusedEnum:
     """A place that cannot be written out."""
 
     node: Node
@@ -27,7 +27,7 @@ class Refused:
     hint: str
 
 
-def write_enum(edits: Edits, node: Node, declare: str, members: dict[str, bool]) -> Refused | None:
+def write_enum(edits: Edits, node: Node, declare: str, members: dict[str, bool]) -> RefusedEnum | None:
     """Write out one enum.
 
     Args:
@@ -38,7 +38,7 @@ def write_enum(edits: Edits, node: Node, declare: str, members: dict[str, bool])
     """
     name, body = node.child_by_field_name("name"), node.child_by_field_name("body")
     if name is None or body is None:
-        return Refused(node, "an enum without a name or a body", "complete it")
+        return RefusedEnum(node, "an enum without a name or a body", "complete it")
     enum = edits.text(name.start_byte, name.end_byte)
     head = f"{declare} {enum}; (function ({enum})" if declare else f";(function ({enum})"
     edits.replace(node.start_byte, name.end_byte, head)
@@ -53,10 +53,10 @@ def write_enum(edits: Edits, node: Node, declare: str, members: dict[str, bool])
         value = child.child_by_field_name("value")
         key = None if label is None else _key(edits, label)
         if label is None or key is None:
-            return Refused(child, "the name of an enum member cannot be computed", "write its name as text")
+            return RefusedEnum(child, "the name of an enum member cannot be computed", "write its name as text")
         if value is None:
             if before is not None and members[before]:
-                return Refused(child, "an enum member after one that is text needs a value", "give it a value")
+                return RefusedEnum(child, "an enum member after one that is text needs a value", "give it a value")
             counted = None if counted is None else counted + 1
             number = f"{enum}[{before}] + 1" if counted is None else str(counted)
             edits.replace(label.start_byte, label.end_byte, f"{enum}[{enum}[{key}] = {number}] = {key}")

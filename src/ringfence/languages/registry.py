@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from ringfence.errors import InvalidConfig
+from ringfence.errors import InvalidArgument
 from ringfence.languages import javascript
 from ringfence.languages.typescript import erase
 
@@ -152,27 +152,27 @@ def find(name: str) -> Language:
     """The language of this name or alias, in any case.
 
     Raises:
-        InvalidConfig: there is none; names the nearest one, and all.
+        InvalidArgument: there is none; names the nearest one, and all.
     """
     given = name.strip().lower()
     if given in _BY_NAME:
         return _BY_NAME[given]
     near = difflib.get_close_matches(given, _BY_NAME, 1)
     known = "one of " + ", ".join(language.name for language in LANGUAGES)
-    raise InvalidConfig(f"unknown language {name!r}", hint=f"did you mean {near[0]!r}? {known}" if near else known)
+    raise InvalidArgument(f"unknown language {name!r}", hint=f"did you mean {near[0]!r}? {known}" if near else known)
 
 
 def invocation(language: Language, code: str, program: str) -> Invocation:
     """What to run for this code, with `program` the one of `language.programs` that is there.
 
     Raises:
-        InvalidConfig: the code is no text, or TypeScript that cannot be turned into JavaScript.
+        InvalidArgument: the code is not text, or TypeScript that cannot be turned into JavaScript.
     """
     try:
         code.encode("utf-8")
     except UnicodeEncodeError as fault:
         line = code.count("\n", 0, fault.start) + 1
-        raise InvalidConfig("half of a surrogate pair, which no file can hold", source="code", line=line) from None
+        raise InvalidArgument("half of a surrogate pair, which no file can hold", source="code", line=line) from None
     prepared, options = language.prepare(code)
     encoded = prepared.encode("utf-8")
     # Node takes no empty argument for code, and no argument can hold a zero

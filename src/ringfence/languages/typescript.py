@@ -25,7 +25,7 @@ from typing import Final, NoReturn
 
 from tree_sitter import Node
 
-from ringfence.errors import InvalidConfig
+from ringfence.errors import InvalidArgument
 from ringfence.languages.edits import Edits
 from ringfence.languages.enums import write_enum
 from ringfence.languages.grammar import parse
@@ -85,14 +85,14 @@ def erase(code: str, *, jsx: bool = False) -> str:
     """The JavaScript of this TypeScript.
 
     Raises:
-        InvalidConfig: the code does not parse, or uses what cannot be written in place; with line and column.
+        InvalidArgument: the code does not parse, or uses what cannot be written in place; with line and column.
     """
     try:
         source = code.encode("utf-8")
     except UnicodeEncodeError as fault:
         line, column = code.count("\n", 0, fault.start) + 1, fault.start - code.rfind("\n", 0, fault.start)
         message = "half of a surrogate pair, which no file can hold"
-        raise InvalidConfig(message, source="typescript", line=line, column=column) from None
+        raise InvalidArgument(message, source="typescript", line=line, column=column) from None
     parsed = parse(source, jsx=jsx)
     root = parsed.root
     eraser = _Eraser(Edits(source))
@@ -208,7 +208,7 @@ class _Eraser:
         row, start = node.start_point
         begin = node.start_byte - start
         column = len(self.edits.text(begin, node.start_byte)) + 1
-        raise InvalidConfig(message, source="typescript", line=row + 1, column=column, hint=hint)
+        raise InvalidArgument(message, source="typescript", line=row + 1, column=column, hint=hint)
 
     def check_syntax(self, root: Node) -> None:
         """Raise for the first place that does not parse."""

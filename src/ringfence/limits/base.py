@@ -7,7 +7,7 @@ from ringfence.values.limits import Limit
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class UsageReading:
     """What the tree has used since the box was made."""
 
     cpu_seconds: float = 0.0
@@ -15,7 +15,7 @@ class Reading:
     """Now."""
 
 
-class Holder(Protocol):
+class ResourceController(Protocol):
     """Bounds one box. Made before it starts, closed after it has ended."""
 
     @property
@@ -34,7 +34,7 @@ class Holder(Protocol):
     def leftovers(self) -> tuple[str, ...]:
         """Directories that the launcher removes when the box has ended, even if we are gone by then."""
 
-    def read(self, first_pid: int) -> Reading:
+    def read(self, first_pid: int) -> UsageReading:
         """Measure the tree below `first_pid`, PID 1 of the box as our pid namespace names it. Never raises."""
 
     def memory_kills(self) -> int:

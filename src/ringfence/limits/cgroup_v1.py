@@ -7,8 +7,8 @@ kernel a global lock that costs milliseconds, and that process has one thread on
 import os
 from pathlib import Path
 
-from ringfence.limits.base import Reading
-from ringfence.limits.cgroups import Mounted, new_name, read_counter, read_number, remove, write_control
+from ringfence.limits.base import UsageReading
+from ringfence.limits.cgroups import CgroupMount, new_name, read_counter, read_number, remove, write_control
 from ringfence.values.limits import Limit, Limits
 
 NEEDED = ("memory", "pids")
@@ -16,7 +16,7 @@ USEFUL = ("cpuacct",)
 _NO_SWAP = "memory.memsw.limit_in_bytes"
 
 
-def usable(mounted: tuple[Mounted, ...]) -> dict[str, Path] | None:
+def usable(mounted: tuple[CgroupMount, ...]) -> dict[str, Path] | None:
     """The group of each controller to make children in, or None if one that we need is missing or not ours to write."""
     found: dict[str, Path] = {}
     for hierarchy in mounted:
@@ -39,9 +39,9 @@ class FoundV1:
         self._peak = groups["memory"] / "memory.max_usage_in_bytes"
         self._kills = groups["memory"] / "memory.oom_control"
 
-    def read(self, first_pid: int) -> Reading:
+    def read(self, first_pid: int) -> UsageReading:
         accounting = self._groups.get("cpuacct")
-        return Reading(
+        return UsageReading(
             cpu_seconds=read_number(accounting / "cpuacct.usage") / 1e9 if accounting else 0.0,
             memory_bytes=read_number(self._groups["memory"] / "memory.usage_in_bytes"),
         )

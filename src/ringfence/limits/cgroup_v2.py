@@ -8,14 +8,14 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
-from ringfence.limits.base import Reading
-from ringfence.limits.cgroups import Mounted, new_name, read_counter, read_number, remove
+from ringfence.limits.base import UsageReading
+from ringfence.limits.cgroups import CgroupMount, new_name, read_counter, read_number, remove
 from ringfence.values.limits import Limit, Limits
 
 NEEDED = frozenset({"memory", "pids"})
 
 
-def usable(mounted: Mounted | None) -> Path | None:
+def usable(mounted: CgroupMount | None) -> Path | None:
     """The nearest group above us that hands memory and pids down and that we may write to.
 
     Not our own group: it holds processes, and version 2 lets only groups without processes hand controllers down.
@@ -45,8 +45,8 @@ class FoundV2:
     def __init__(self, group: Path) -> None:
         self._group = group
 
-    def read(self, first_pid: int) -> Reading:
-        return Reading(
+    def read(self, first_pid: int) -> UsageReading:
+        return UsageReading(
             cpu_seconds=read_counter(self._group / "cpu.stat", b"usage_usec") / 1e6,
             memory_bytes=read_number(self._group / "memory.current"),
         )

@@ -16,7 +16,7 @@ PREFIX = "ringfence-"
 
 
 @dataclass(frozen=True, slots=True)
-class Mounted:
+class CgroupMount:
     """One mounted hierarchy and the group in it that this process is in."""
 
     controllers: frozenset[str]
@@ -24,14 +24,14 @@ class Mounted:
     top: Path
 
 
-def parse_mounts(mountinfo: str, membership: str) -> tuple[tuple[Mounted, ...], Mounted | None]:
+def parse_mounts(mountinfo: str, membership: str) -> tuple[tuple[CgroupMount, ...], CgroupMount | None]:
     """(version 1 hierarchies, version 2 hierarchy) from the texts of /proc/self/mountinfo and /proc/self/cgroup."""
     groups: dict[frozenset[str], str] = {}
     for line in membership.splitlines():
         _, controllers, path = line.split(":", 2)
         groups[frozenset(controllers.split(",")) - {""}] = path
-    first: list[Mounted] = []
-    second: Mounted | None = None
+    first: list[CgroupMount] = []
+    second: CgroupMount | None = None
     for line in mountinfo.splitlines():
         before, _, after = line.partition(" - ")
         if not after:
@@ -40,12 +40,12 @@ def parse_mounts(mountinfo: str, membership: str) -> tuple[tuple[Mounted, ...], 
         fields = before.split(" ")
         top, root = Path(_unescape(fields[4])), fields[3]
         if kind == "cgroup2" and frozenset() in groups:
-            second = Mounted(frozenset(), top / _relative(groups[frozenset()], root), top)
+            second = CgroupMount(frozenset(), top / _relative(groups[frozenset()], root), top)
         elif kind == "cgroup":
             mounted = frozenset(options.rsplit(" ", 1)[-1].split(","))
             for names, path in groups.items():
                 if names and names <= mounted:
-                    first.append(Mounted(names, top / _relative(path, root), top))
+                    first.append(CgroupMount(names, top / _relative(path, root), top))
     return tuple(first), second
 
 
@@ -63,11 +63,11 @@ _REMOVE_TRIES = 25
 _REMOVE_PAUSE_SECONDS = 0.002
 
 
-def hierarchies() -> tuple[tuple[Mounted, ...], Mounted | None]:
+def hierarchies() -> tuple[tuple[CgroupMount, ...], CgroupMount | None]:
     return hierarchies_of("self")
 
 
-def hierarchies_of(pid: int | str) -> tuple[tuple[Mounted, ...], Mounted | None]:
+def hierarchies_of(pid: int | str) -> tuple[tuple[CgroupMount, ...], CgroupMount | None]:
     """The groups of another process, where our own mounts show them."""
     try:
         return parse_mounts(Path("/proc/self/mountinfo").read_text(), Path(f"/proc/{pid}/cgroup").read_text())

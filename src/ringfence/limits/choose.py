@@ -4,7 +4,7 @@ from functools import cache
 from pathlib import Path
 
 from ringfence.limits import cgroup_v1, cgroup_v2
-from ringfence.limits.base import Holder
+from ringfence.limits.base import ResourceController
 from ringfence.limits.cgroups import hierarchies, hierarchies_of, sweep
 from ringfence.limits.polling import Polling
 from ringfence.values.limits import Limits
@@ -24,7 +24,7 @@ def describe() -> str:
     return "cgroup v1" if first else "cgroup v2" if second else Polling.name
 
 
-def choose(limits: Limits) -> Holder:
+def choose(limits: Limits) -> ResourceController:
     """A holder for one box.
 
     The kernel may refuse a group that looked writable (a cgroup namespace, a read-only mount that was remounted):
@@ -41,12 +41,12 @@ def choose(limits: Limits) -> Holder:
     return Polling(limits.memory_bytes)
 
 
-def watch(limits: Limits) -> Holder:
+def watch(limits: Limits) -> ResourceController:
     """A holder for a box that is in no groups of its own."""
     return Polling(limits.memory_bytes)
 
 
-def find(pid: int, limits: Limits) -> Holder:
+def find(pid: int, limits: Limits) -> ResourceController:
     """The holder of a process that somebody else has put into groups, such as a container engine: reads them, and makes
     nothing.
 

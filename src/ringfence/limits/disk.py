@@ -46,28 +46,77 @@ class DiskWatch:
         self._files = files
         self._since = started - _SLACK_SECONDS
         self._roots = [_Root(*root) for root in roots]
+        self._is_over = False
+        self.shares = 1
+        """How many commands it is for: together they may take so many times as much."""
 
     @property
     def room_bytes(self) -> int:
         """How much may still go before a directory is walked."""
-        return min((self._bytes - root.taken_bytes for root in self._roots), default=self._bytes)
+        most = self._bytes * self.shares
+        return min((most - root.taken_bytes for root in self._roots), default=most)
 
     def exceeded(self) -> Limit | None:
-        """Which limit the growth since the start passes, if one."""
+        """Which limit the growth since the start passes, if one. Walks large directories if it has to."""
+        return self.walk() if self.trips() else None
+
+    def trips(self) -> bool:
+        """Ask the file systems, which is quick: whether so much has gone that the directories have to be walked."""
         for root in self._roots:
             space, inodes = free_space(root.path)
             root.taken_bytes += max(0, root.space - space)
             root.taken_files += max(0, root.inodes - inodes)
             root.space, root.inodes = space, inodes
-            if root.taken_bytes <= self._bytes and root.taken_files <= self._files:
-                continue
-            root.taken_bytes, root.taken_files = _grown(root.path, self._since)
+        return any(self._is_suspect(root) for root in self._roots)
+
+    def walk(self) -> Limit | None:
+        """Look at what has really grown, where too much has gone. May take long."""
+        for root in filter(self._is_suspect, self._roots):
+            root.taken_bytes, root.taken_files = self._grown(root.path)
             root.taken_bytes += _unlinked(root.path, self._pid)
-            if root.taken_bytes > self._bytes:
+            if root.taken_bytes > self._bytes * self.shares:
                 return Limit.DISK
-            if root.taken_files > self._files:
+            if root.taken_files > self._files * self.shares:
                 return Limit.FILES
         return None
+
+    def forgive(self) -> None:
+        """What has gone since the last look was somebody else's: a call, which has a watch of its own."""
+        for root in self._roots:
+            root.space, root.inodes = free_space(root.path)
+
+    def end(self) -> None:
+        """Nobody wants to know any more: a walk that is under way, in a thread, ends."""
+        self._is_over = True
+
+    def _is_suspect(self, root: _Root) -> bool:
+        return root.taken_bytes > self._bytes * self.shares or root.taken_files > self._files * self.shares
+
+    def _grown(self, root: str) -> tuple[int, int]:
+        """Bytes and number of the files below `root` that changed since then, counted until that is too much; endless,
+        if a part was closed to us."""
+        size = count = 0
+        waiting = [root]
+        most_bytes, most_files = self._bytes * self.shares, self._files * self.shares
+        while waiting and size <= most_bytes and count <= most_files and not self._is_over:
+            directory = waiting.pop()
+            try:
+                entries = list(os.scandir(directory))
+            except OSError as fault:
+                if _was_closed(directory, self._since, fault):
+                    return sys.maxsize, count
+                continue
+            for entry in entries:
+                try:
+                    info = entry.stat(follow_symlinks=False)
+                    if entry.is_dir(follow_symlinks=False):
+                        waiting.append(entry.path)
+                except OSError:
+                    continue
+                if info.st_ctime >= self._since:
+                    size += info.st_blocks * 512
+                    count += 1
+        return size, count
 
 
 def free_space(path: str) -> tuple[int, int]:
@@ -77,31 +126,6 @@ def free_space(path: str) -> tuple[int, int]:
     except OSError:
         return 0, 0
     return info.f_bfree * info.f_frsize, info.f_ffree
-
-
-def _grown(root: str, since: float) -> tuple[int, int]:
-    """Bytes and number of the files below `root` that changed since then; endless, if a part was closed to us."""
-    size = count = 0
-    waiting = [root]
-    while waiting:
-        directory = waiting.pop()
-        try:
-            entries = list(os.scandir(directory))
-        except OSError as fault:
-            if _was_closed(directory, since, fault):
-                return sys.maxsize, count
-            continue
-        for entry in entries:
-            try:
-                info = entry.stat(follow_symlinks=False)
-                if entry.is_dir(follow_symlinks=False):
-                    waiting.append(entry.path)
-            except OSError:
-                continue
-            if info.st_ctime >= since:
-                size += info.st_blocks * 512
-                count += 1
-    return size, count
 
 
 def _was_closed(directory: str, since: float, fault: OSError) -> bool:

@@ -12,7 +12,7 @@ import os
 import re
 from contextlib import suppress
 
-from ringfence.limits.base import Reading
+from ringfence.limits.base import UsageReading
 from ringfence.values.limits import Limit
 
 _PAGE = os.sysconf("SC_PAGE_SIZE")
@@ -36,7 +36,7 @@ class Polling:
         self._peak = 0
         self._shmem_at_start = _machine_shmem()
 
-    def read(self, first_pid: int) -> Reading:
+    def read(self, first_pid: int) -> UsageReading:
         memory, cpu = 0, 0.0
         tree = processes(first_pid)
         for pid in tree:
@@ -50,7 +50,7 @@ class Polling:
         if _machine_shmem() - self._shmem_at_start > _SUSPICIOUS_BYTES:
             memory += _memory_files(tree)
         self._peak = max(self._peak, memory)
-        return Reading(cpu_seconds=cpu, memory_bytes=memory)
+        return UsageReading(cpu_seconds=cpu, memory_bytes=memory)
 
     def memory_kills(self) -> int:
         """Without a group the kernel kills for the whole machine's sake, not for the box's limit."""

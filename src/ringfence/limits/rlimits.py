@@ -7,10 +7,13 @@ process (but for that one), so they are the floor; control groups or polling bou
 import math
 import resource
 
-from ringfence.values.limits import Limits
+from ringfence.values.limits import FollowsWall, Limits
 
 _LOCKED_BYTES = 8 * 1024 * 1024  # what the kernel gives by default; more could pin the host's memory
 _CPU_SLACK = 1.5  # the watch measures and comes first; the kernel counts this one by ticks, on a busy machine too many
+_CPU_UNSAID = (
+    24 * 3600
+)  # where timeouts may be raised, and the CPU time with them: the watch holds each call to its own
 _MESSAGE_BYTES = 819_200  # POSIX message queues, the kernel's default
 
 
@@ -33,8 +36,11 @@ def words(limits: Limits, *, counts_processes: bool = True) -> tuple[str, ...]:
     }
     if not counts_processes:
         del table[resource.RLIMIT_NPROC]
+    cpu = limits.cpu_seconds * _CPU_SLACK
+    if limits.may_rise and isinstance(limits.cpu_seconds, FollowsWall):
+        cpu = max(cpu, _CPU_UNSAID)
     # Not on PID 1 itself: an interpreter that serves many calls must not inherit it.
-    out = ["cpu", str(math.ceil(limits.cpu_seconds * _CPU_SLACK) + 1)]
+    out = ["cpu", str(math.ceil(cpu) + 1)]
     for which, value in table.items():
         out += ["rlimit", str(which), str(int(value))]
     return tuple(out)

@@ -1,94 +1,86 @@
 """The blocking twin: one call, one box, one result."""
 
 import asyncio
-import threading
-from collections.abc import Coroutine, Mapping, Sequence
-from typing import TypeVar
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import replace
+from typing import TypeVar, Unpack
 
-from ringfence.approvals.base import ConfirmationService
-from ringfence.manager.granting import REQUIRED
-from ringfence.manager.policing import PolicyEngine
-from ringfence.manager.sandbox import Sandbox, StrPath
-from ringfence.values.grant import Explain
-from ringfence.values.guarantee import Guarantee
-from ringfence.values.limits import Limits
+from ringfence.manager.arguments import Duration, Stdin
+from ringfence.manager.options import OptionFields, SandboxOptions, StrPath, make_options
+from ringfence.manager.policing import CODE_TOOL
+from ringfence.manager.portal import portal
+from ringfence.manager.sandbox import Sandbox
 from ringfence.values.outcome import Result
 from ringfence.values.request import OnOutput, Overflow
-from ringfence.workspace.shadow import Shadow
 
 T = TypeVar("T")
 
 
 def run(
     command: str | Sequence[str],
+    options: SandboxOptions | None = None,
     *,
-    workspace: StrPath | None = None,
     cwd: StrPath | None = None,
-    read: Sequence[StrPath] = (),
-    write: Sequence[StrPath] = (),
-    deny: Sequence[str] = (),
-    env: Mapping[str, str] | None = None,
-    stdin: bytes | None = None,
-    timeout: float | None = None,
-    limits: Limits | None = None,
-    config: StrPath | None = None,
-    requires: frozenset[Guarantee] = REQUIRED,
-    policy: PolicyEngine | StrPath | None = None,
-    role: str | None = None,
-    tool: str = "shell_exec",
-    confirmation: ConfirmationService | None = None,
+    stdin: Stdin | None = None,
+    timeout: Duration | None = None,
     overflow: Overflow = Overflow.STOP,
     on_output: OnOutput | None = None,
     language: str | None = None,
-    python: StrPath | None = None,
-    explain: Explain | str = Explain.CHANGES,
-    strict: bool = False,
-    shadow: Shadow | None = None,
-    shadow_bytes: int = 0,
+    on_published: Callable[[dict[int, str]], None] | None = None,
+    **fields: Unpack[OptionFields],
 ) -> Result:
     """Run one command in a box of its own, wait for it, and throw the box away.
 
     A string goes to the shell, a sequence is a program with its arguments; with `language`, a string is code in it. The
-    other arguments are those of `Sandbox` and `Sandbox.shell`, which also say what is raised.
+    other arguments are those of `Sandbox.shell` and the fields of `SandboxOptions`; `Sandbox` says what is raised.
+    `on_published` is told, before the command starts, where the ports are reached that `network` publishes
+    (`Sandbox.published`).
 
         >>> ringfence.run("echo hello").stdout
         'hello\\n'
         >>> ringfence.run("6 * 7", language="python").results[0].text
         '42'
     """
+    chosen = make_options(options, fields)
+    if chosen.tool is None and language is not None:
+        chosen = replace(chosen, tool=CODE_TOOL)
 
     async def one() -> Result:
-        sandbox = Sandbox(
-            workspace,
-            read=read,
-            write=write,
-            deny=deny,
-            env=env,
-            limits=limits,
-            config=config,
-            requires=requires,
-            policy=policy,
-            role=role,
-            tool=tool,
-            confirmation=confirmation,
-            python=python,
-            explain=explain,
-            strict=strict,
-            shadow=shadow,
-            shadow_bytes=shadow_bytes,
-            once=True,
-        )
-        async with sandbox:
+        async with Sandbox.for_one_call(chosen) as sandbox:
+
+            async def prepare() -> None:
+                if on_published is not None and sandbox.published:
+                    on_published(sandbox.published)
+
             if language is not None and isinstance(command, str):
                 return await sandbox.code(
-                    language, command, stdin=stdin, timeout=timeout, overflow=overflow, on_output=on_output
+                    language,
+                    command,
+                    cwd=cwd,
+                    stdin=stdin,
+                    timeout=timeout,
+                    overflow=overflow,
+                    on_output=on_output,
+                    prepare=prepare,
                 )
             if isinstance(command, str):
                 return await sandbox.shell(
-                    command, cwd=cwd, stdin=stdin, timeout=timeout, overflow=overflow, on_output=on_output
+                    command,
+                    cwd=cwd,
+                    stdin=stdin,
+                    timeout=timeout,
+                    overflow=overflow,
+                    on_output=on_output,
+                    prepare=prepare,
                 )
             return await sandbox.exec(
-                command, cwd=cwd, stdin=stdin, timeout=timeout, overflow=overflow, on_output=on_output
+                command,
+                cwd=cwd,
+                stdin=stdin,
+                timeout=timeout,
+                overflow=overflow,
+                on_output=on_output,
+                prepare=prepare,
             )
 
     return wait_for(one())
@@ -100,18 +92,4 @@ def wait_for(work: Coroutine[object, object, T]) -> T:
         asyncio.get_running_loop()
     except RuntimeError:
         return asyncio.run(work)
-    box: list[T] = []
-    fault: list[BaseException] = []
-
-    def elsewhere() -> None:
-        try:
-            box.append(asyncio.run(work))
-        except BaseException as problem:
-            fault.append(problem)
-
-    thread = threading.Thread(target=elsewhere, name="ringfence")
-    thread.start()
-    thread.join()
-    if fault:
-        raise fault[0]
-    return box[0]
+    return portal().run(work)

@@ -6,14 +6,16 @@ cannot, and `to_yaml()` gives the file.
 
 import os
 from collections.abc import Sequence
+from datetime import timedelta
 from enum import StrEnum
-from typing import Any, Final, Self
+from typing import Any, Final, Self, Unpack
 
 import yaml
 
-from ringfence.errors import InvalidConfig
+from ringfence.errors import InvalidArgument
+from ringfence.manager.options import OptionFields, SandboxOptions, StrPath, make_options
 from ringfence.manager.policing import PolicyEngine
-from ringfence.manager.sandbox import Sandbox, StrPath
+from ringfence.manager.sandbox import Sandbox
 from ringfence.values.risk import SecurityMode
 
 _SOURCE: Final = "SandboxBuilder"
@@ -64,7 +66,10 @@ class SandboxBuilder:
         return self
 
     def allow_read(self, path: StrPath) -> Self:
-        """A further file or directory that may be read."""
+        """A further file or directory that may be read; `/` is all of the host but what is hidden."""
+        if os.path.abspath(path) == "/":
+            self._settings["filesystem_access"] = "read_outside"
+            return self
         return self._add(("filesystem", "read"), os.path.abspath(path))
 
     def allow_write(self, path: StrPath) -> Self:
@@ -84,22 +89,28 @@ class SandboxBuilder:
         return self._add(("denied_commands",), command)
 
     def allow_network(self, allowed: bool = True) -> Self:
-        """Whether tools may reach hosts; inside the box the network stays off."""
+        """Whether hosts may be reached at all; it opens none by itself: `allow_domain` does."""
         self._settings["network_access"] = allowed
         return self
 
     def allow_domain(self, domain: str) -> Self:
-        """A host that may be reached; from the first one on, no other may."""
-        return self._add(("allowed_domains",), domain)
+        """A host, or a preset such as `pip`, that may be reached through the proxy; from the first one on, no other
+        may."""
+        return self._add(("network", "allow"), domain)
 
     def strictness(self, strictness: str) -> Self:
         """How strictly the text of a command is checked: permissive, normal, strict."""
-        self._settings["validation"] = {"strictness": str(strictness)}
+        self._validation()["strictness"] = str(strictness)
         return self
 
-    def timeout(self, duration: float | str) -> Self:
-        """Wall-clock time of one command: seconds, or text such as `5m`."""
-        return self._limit("wall", duration)
+    def sensitive_files(self, handling: str) -> Self:
+        """What naming a sensitive file leads to: `warn`, `block`, or `hide`, which the wall holds."""
+        self._validation()["sensitive_files"] = handling
+        return self
+
+    def timeout(self, duration: float | str | timedelta) -> Self:
+        """Wall-clock time of one command: seconds, text such as `5m`, or a timedelta."""
+        return self._limit("wall", duration.total_seconds() if isinstance(duration, timedelta) else duration)
 
     def memory_limit(self, size: int | str) -> Self:
         """Memory of a command and all that it starts: bytes, or text such as `512MB`."""
@@ -134,7 +145,7 @@ class SandboxBuilder:
     def isolate(self, guarantees: Sequence[str]) -> Self:
         """What the wall has to guarantee, beyond that, for code that is isolated."""
         for guarantee in guarantees:
-            self._add(("isolated",), str(guarantee).replace(" ", "_"))
+            self._add(("isolation_requires",), str(guarantee).replace(" ", "_"))
         return self
 
     def security_mode(self, mode: SecurityMode | str) -> Self:
@@ -151,27 +162,40 @@ class SandboxBuilder:
         """The policy that was built.
 
         Raises:
-            InvalidConfig: something that was given makes no sense.
+            InvalidArgument: something that was given makes no sense.
         """
         return PolicyEngine.from_text(self.to_yaml(), _SOURCE)
 
-    def build(self, **options: Any) -> Sandbox:
-        """The sandbox; `options` are further arguments of `Sandbox`.
+    def options(self, **fields: Unpack[OptionFields]) -> SandboxOptions:
+        """What was built, as options for whoever takes them; `fields` are further ones.
+
+        Raises:
+            InvalidConfig: something that was given makes no sense, or there is to be no sandbox.
+        """
+        if not self._enabled:
+            raise InvalidArgument(
+                "a sandbox that is not enabled would run commands without any wall",
+                hint="leave out enabled(False); to run without a wall, start the program yourself",
+            )
+        built = SandboxOptions(workspace=self._workspace, policy=self.policy())
+        return make_options(built, fields)
+
+    def build(self, **fields: Unpack[OptionFields]) -> Sandbox:
+        """The sandbox; `fields` are further options.
 
         Raises:
             InvalidConfig, PathAccessDenied: what was given makes no sense or cannot be granted.
             InitializationFailed: this machine cannot build the wall.
         """
-        if not self._enabled:
-            raise InvalidConfig(
-                "a sandbox that is not enabled would run commands without any wall",
-                hint="leave out enabled(False); to run without a wall, start the program yourself",
-            )
-        return Sandbox(self._workspace, policy=self.policy(), **options)
+        return Sandbox(self.options(**fields))
 
     def _limit(self, name: str, value: float | str) -> Self:
         self._settings.setdefault("limits", {})[name] = value
         return self
+
+    def _validation(self) -> dict[str, Any]:
+        section: dict[str, Any] = self._settings.setdefault("validation", {})
+        return section
 
     def _add(self, path: tuple[str, ...], value: str) -> Self:
         section = self._settings

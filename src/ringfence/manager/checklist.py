@@ -5,107 +5,38 @@ limits; something is refused, and looked for where it has to turn up. What can n
 is never taken for a yes. Claims about what people do (reviews, tests of intrusion) stay theirs; they get the figures.
 """
 
-import asyncio
 import json
 import os
 import shutil
-import socket
 import subprocess
 import sys
-import tempfile
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
-from enum import StrEnum
+from collections.abc import Callable, Mapping
 from functools import partial
-from importlib import import_module
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-from ringfence.audit.events import Event, ExecutionEnded
-from ringfence.errors import RingfenceError, SpawnFailed
-from ringfence.manager.assemble import Judged, assemble, policy_in_force
+from ringfence.audit.verify import verify
+from ringfence.errors import RingfenceError
+from ringfence.manager.assemble import policy_in_force
 from ringfence.manager.blocking import wait_for
-from ringfence.manager.configuring import home_directory, load_config, state_directory
-from ringfence.manager.granting import Wish
+from ringfence.manager.claims import Checklist, ClaimItem, ClaimState
+from ringfence.manager.configuring import home_directory, state_directory
+from ringfence.manager.image_claims import image_is_built_and_scanned, image_is_up_to_date
+from ringfence.manager.options import SandboxOptions
 from ringfence.manager.policing import ORGANISATION, PolicyEngine
 from ringfence.manager.policy_pages import remarks
 from ringfence.manager.pool_notice import read_notices
 from ringfence.manager.pooling import SandboxPool
-from ringfence.manager.records import records, violations_of
-from ringfence.manager.reporting import Reporting
-from ringfence.manager.sandbox import Sandbox
+from ringfence.manager.probing import PROBE_SESSION, ProbeSeen, probe
+from ringfence.manager.records import EXECUTION, recorded_at, records, violations_of
 from ringfence.pool.plan import PoolConfig
-from ringfence.values.limits import Limit, Limits, show_limit
-from ringfence.values.outcome import LimitHit, Refused, Result, TimedOut
-from ringfence.values.sizes import show_size
-from ringfence.values.who import Who
+from ringfence.values.limits import Limit, show_limit
+from ringfence.values.outcome import LimitHit, Refused, TimedOut
+from ringfence.values.sizes import show_age
 
-_LIMITS: Final = Limits(memory_bytes=64 * 1024 * 1024, wall_seconds=20.0, cpu_seconds=20.0, processes=64)
-"""Of the probe: small, so that hitting them takes little of the machine."""
 _PERIOD_SECONDS: Final = 30 * 24 * 3600.0
 _AUDIT_SECONDS: Final = 120.0
-_CANARY: Final = "ringfence-checklist-canary"
-_CANARY_POLICY: Final = f"policies: {{default: {{denied_commands: [{_CANARY}]}}}}\n"
-_NO_IMAGE: Final = "boxes of the native engine need no image; for containers, `ringfence image check` looks at one"
-
-
-class Found(StrEnum):
-    """Whether something is as it should be."""
-
-    YES = "yes"
-    NO = "no"
-    UNKNOWN = "cannot be checked here"
-
-
-@dataclass(frozen=True, slots=True)
-class Item:
-    """One point of a checklist."""
-
-    claim: str
-    found: Found
-    evidence: str
-    hint: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Checklist:
-    name: str
-    items: tuple[Item, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Seen:
-    """What the probe found: a box as it is inside, as it is outside, and what happened in it."""
-
-    inside: dict[str, str]
-    """Of /proc/self/status."""
-    outside: dict[str, str]
-    """Of the same kind of process, as the host sees it; empty if it was not found."""
-    own_network: bool | None
-    """Whether its network namespace is another than ours; None if that may not be looked at."""
-    interfaces: tuple[str, ...]
-    reached: tuple[str, ...]
-    """Addresses that a connection from inside got to."""
-    tried: tuple[str, ...]
-    listening: tuple[str, ...]
-    """Addresses at which processes of ours accept connections."""
-    hog: Result
-    """Of a command that takes memory without end."""
-    sleeper: Result
-    """Of a command that takes longer than it may."""
-    refused: Result
-    told: tuple[ExecutionEnded, ...]
-    stored: int
-    """Violations in the sandbox's store."""
-    usage: str
-    within: bool
-    run_id: str
-    wall: str
-    limits_by: str
-    configured: Limits
-    """For commands that are not the probe."""
 
 
 def check_all(policy: str | os.PathLike[str] | None = None) -> tuple[Checklist, ...]:
@@ -115,10 +46,10 @@ def check_all(policy: str | os.PathLike[str] | None = None) -> tuple[Checklist, 
         policy: the policy that will be used, besides the one that RINGFENCE_POLICY names.
     """
     environ = dict(os.environ)
-    seen: _Seen | str
+    seen: ProbeSeen | str
     try:
         state = state_directory(environ, home_directory(environ))
-        seen = wait_for(_probe(environ))
+        seen = wait_for(probe(environ))
     except RingfenceError as fault:
         state, seen = Path(environ.get("RINGFENCE_STATE_DIR", "")), str(fault)
     engine = _policy(policy, environ)
@@ -126,7 +57,7 @@ def check_all(policy: str | os.PathLike[str] | None = None) -> tuple[Checklist, 
         Checklist(
             "before deployment",
             (
-                Item("the image is built and scanned", Found.UNKNOWN, _NO_IMAGE),
+                wait_for(image_is_built_and_scanned(environ)),
                 _on_seen("seccomp is applied", seen, _seccomp),
                 _on_seen("nothing runs as root", seen, _never_root),
                 _on_seen("the network is closed", seen, _network),
@@ -149,11 +80,11 @@ def check_all(policy: str | os.PathLike[str] | None = None) -> tuple[Checklist, 
             "periodic",
             (
                 _analysis(state),
-                Item("the image is up to date", Found.UNKNOWN, _NO_IMAGE),
+                wait_for(image_is_up_to_date(environ)),
                 _review(engine),
-                Item(
+                ClaimItem(
                     "intrusion was tested",
-                    Found.UNKNOWN,
+                    ClaimState.UNKNOWN,
                     "that is done by people, or by the attack suite in the source tree",
                     "in a checkout: pytest tests/attacks",
                 ),
@@ -165,220 +96,52 @@ def check_all(policy: str | os.PathLike[str] | None = None) -> tuple[Checklist, 
 
 def passes(lists: tuple[Checklist, ...]) -> bool:
     """Whether nothing that could be checked is amiss."""
-    return all(item.found is not Found.NO for each in lists for item in each.items)
-
-
-# --- the probe --------------------------------------------------------------------------------------------------------
-
-
-async def _probe(environ: Mapping[str, str]) -> _Seen:
-    """Open a box and look at it.
-
-    Raises:
-        RingfenceError: there is none, so that nothing of it can be said.
-    """
-    unjudged = {name: value for name, value in environ.items() if name != ORGANISATION}
-    workspace = tempfile.mkdtemp(prefix="ringfence-checklist-")
-    try:
-        wish = Wish(workspace=workspace, limits=_LIMITS)
-        async with _box(wish, Judged(), unjudged, []) as box:
-            return await _look(box, wish, unjudged)
-    finally:
-        shutil.rmtree(workspace, ignore_errors=True)
-
-
-@asynccontextmanager
-async def _box(
-    wish: Wish, judged: Judged, environ: Mapping[str, str], told: list[ExecutionEnded]
-) -> AsyncIterator[Sandbox]:
-    """A sandbox that is judged by no policy but the one that is given; its journal is closed with it."""
-
-    def observe(event: Event, /) -> None:
-        if isinstance(event, ExecutionEnded):
-            told.append(event)
-
-    assembly = assemble(wish, judged=judged, environ=environ)
-    open_box = partial(assembly.engine.open, assembly.grant)
-    reporting = Reporting(who=Who(session_id=_CANARY, sandbox_id=os.urandom(8).hex()), observers=(observe,))
-    sandbox = Sandbox.over(assembly, None, open=open_box, reporting=reporting)
-    try:
-        yield sandbox
-    finally:
-        try:
-            await sandbox.close()
-        finally:
-            assembly.journal.close()
-
-
-async def _look(box: Sandbox, wish: Wish, environ: Mapping[str, str]) -> _Seen:
-    inside = await box.shell("cat /proc/self/status")
-    interfaces = await box.shell("cat /proc/net/dev")
-    mark = f"60.{int.from_bytes(os.urandom(6)):015d}"
-    sleeping = await box.start(["sleep", mark])
-    try:
-        pid = await _find(mark)
-        outside = _status(f"/proc/{pid}/status") if pid is not None else {}
-        own_network = _own_network(pid)
-        listening = _listening()
-    finally:
-        sleeping.kill()
-        await sleeping.wait(5)
-    tried, reached = await _connect(box)
-    used, limits = box.current_usage(), box.resource_limits
-    usage = (
-        f"{show_size(used.peak_memory_bytes)} of {show_size(limits.memory_bytes)}, "
-        f"CPU {used.cpu_seconds:.2f} of {limits.cpu_seconds:g} s"
-    )
-    within = used.peak_memory_bytes <= limits.memory_bytes and used.cpu_seconds <= limits.cpu_seconds
-    sleeper = await box.shell("sleep 20", timeout=0.2)
-    hog = await box.shell("tail /dev/zero")
-    told: list[ExecutionEnded] = []
-    async with _box(wish, Judged(policy=PolicyEngine.from_text(_CANARY_POLICY)), environ, told) as judged:
-        refused = await judged.shell(_CANARY)
-        stored = judged.violations.total
-    wall = box.wall
-    return _Seen(
-        inside=_fields(inside.stdout),
-        outside=outside,
-        own_network=own_network,
-        interfaces=tuple(line.partition(":")[0].strip() for line in interfaces.stdout.splitlines() if ":" in line),
-        reached=reached,
-        tried=tried,
-        listening=listening,
-        hog=hog,
-        sleeper=sleeper,
-        refused=refused,
-        told=tuple(told),
-        stored=stored,
-        usage=usage,
-        within=within,
-        run_id=inside.run_id,
-        wall=wall.name if wall is not None else "none",
-        limits_by=", ".join(wall.limits_by) if wall is not None else "nothing",
-        configured=load_config(environ, home_directory(environ)).limits,
-    )
-
-
-async def _find(mark: str) -> int | None:
-    """The process with this argument, as the host sees it; it may take a moment to appear."""
-    for _ in range(50):
-        for name in os.listdir("/proc"):
-            if name.isdigit():
-                with suppress(OSError):
-                    words = Path(f"/proc/{name}/cmdline").read_bytes().split(b"\0")
-                    if words[1:2] == [mark.encode()] and words[0].endswith(b"sleep"):
-                        return int(name)
-        await asyncio.sleep(0.02)
-    return None
-
-
-def _status(path: str) -> dict[str, str]:
-    with suppress(OSError):
-        return _fields(Path(path).read_text())
-    return {}
-
-
-def _fields(text: str) -> dict[str, str]:
-    return {name: value.strip() for name, _, value in (line.partition(":") for line in text.splitlines())}
-
-
-def _own_network(pid: int | None) -> bool | None:
-    if pid is None:
-        return None
-    try:
-        return os.readlink(f"/proc/{pid}/ns/net") != os.readlink("/proc/self/ns/net")
-    except OSError:
-        return None
-
-
-async def _connect(box: Sandbox) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Try to leave: to a listener of ours on the host's loopback, and to an address of the Internet."""
-    tried, reached = [], []
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        listener.setblocking(False)
-        port = listener.getsockname()[1]
-        for host, number in (("127.0.0.1", port), ("1.1.1.1", 443)):
-            shown = "a port of the host's loopback" if number == port else f"{host}:{number}"
-            with suppress(SpawnFailed):  # without bash inside, its own loopback interface has to be evidence enough
-                done = await box.exec(["bash", "-c", f"exec 3<>/dev/tcp/{host}/{number}"], timeout=3.0)
-                tried.append(shown)
-                if done.ok:
-                    reached.append(shown)
-        with suppress(BlockingIOError):
-            connection, _ = listener.accept()
-            connection.close()
-            reached.append("a port of the host's loopback (seen outside)")
-    return tuple(tried), tuple(dict.fromkeys(reached))
-
-
-def _listening() -> tuple[str, ...]:
-    """Where processes of ours, boxes included, accept connections over the network."""
-    sockets: dict[str, str] = {}
-    for table in ("tcp", "tcp6"):
-        with suppress(OSError):
-            for line in Path(f"/proc/self/net/{table}").read_text().splitlines()[1:]:
-                words = line.split()
-                if words[3] == "0A":  # LISTEN, include/net/tcp_states.h
-                    sockets[f"socket:[{words[9]}]"] = f"port {int(words[1].rpartition(':')[2], 16)}"
-    found = []
-    for pid in _descendants(os.getpid()):
-        with suppress(OSError):
-            for name in os.listdir(f"/proc/{pid}/fd"):
-                with suppress(OSError):
-                    place = sockets.get(os.readlink(f"/proc/{pid}/fd/{name}"))
-                    if place is not None:
-                        found.append(f"{place} by process {pid}")
-    return tuple(dict.fromkeys(found))
-
-
-def _descendants(pid: int) -> list[int]:
-    found = [pid]
-    for each in found:
-        with suppress(OSError):
-            for thread in os.listdir(f"/proc/{each}/task"):
-                with suppress(OSError):
-                    found += map(int, Path(f"/proc/{each}/task/{thread}/children").read_text().split())
-    return found
+    return all(item.found is not ClaimState.NO for each in lists for item in each.items)
 
 
 # --- before deployment ------------------------------------------------------------------------------------------------
 
 
-def _on_seen(claim: str, seen: _Seen | str, judge: Callable[[_Seen], tuple[Found, str, str]]) -> Item:
+def _on_seen(claim: str, seen: ProbeSeen | str, judge: Callable[[ProbeSeen], tuple[ClaimState, str, str]]) -> ClaimItem:
     if isinstance(seen, str):
-        return Item(claim, Found.NO, f"no box could be opened: {seen}", "run `ringfence doctor`")
+        return ClaimItem(claim, ClaimState.NO, f"no box could be opened: {seen}", "run `ringfence doctor`")
     found, evidence, hint = judge(seen)
-    return Item(claim, found, evidence, hint if found is not Found.YES else "")
+    return ClaimItem(claim, found, evidence, hint if found is not ClaimState.YES else "")
 
 
-def _seccomp(seen: _Seen) -> tuple[Found, str, str]:
+def _seccomp(seen: ProbeSeen) -> tuple[ClaimState, str, str]:
     inside, outside = seen.inside.get("Seccomp"), seen.outside.get("Seccomp")
     evidence = (
         f"wall {seen.wall}; seccomp mode inside {inside or '?'}, seen outside {outside or '?'} (2 is a filter); "
         f"no new privileges: {seen.inside.get('NoNewPrivs', '?')}"
     )
     held = inside == "2" and outside in ("2", None) and seen.inside.get("NoNewPrivs") == "1"
-    return Found.YES if held else Found.NO, evidence, "run `ringfence doctor`"
+    return ClaimState.YES if held else ClaimState.NO, evidence, "run `ringfence doctor`"
 
 
-def _never_root(seen: _Seen) -> tuple[Found, str, str]:
+def _never_root(seen: ProbeSeen) -> tuple[ClaimState, str, str]:
     inside, outside = seen.inside.get("Uid", "").split(), seen.outside.get("Uid", "").split()
     capabilities = seen.inside.get("CapEff", "")
-    evidence = f"uids inside {' '.join(inside)}, as the kernel sees them {' '.join(outside) or '?'}; capabilities "
+    evidence = f"uid inside {_each(inside)}, as the kernel sees it {_each(outside) or '?'}; capabilities "
     evidence += "none" if capabilities.strip("0") == "" else capabilities
     held = bool(inside) and "0" not in (*inside, *outside) and capabilities.strip("0") == ""
-    return Found.YES if held else Found.NO, evidence, "run `ringfence doctor`"
+    return ClaimState.YES if held else ClaimState.NO, evidence, "run `ringfence doctor`"
 
 
-def _network(seen: _Seen) -> tuple[Found, str, str]:
+def _each(uids: list[str]) -> str:
+    """Real, effective, saved and file system uid, which are mostly one."""
+    return " ".join(dict.fromkeys(uids))
+
+
+def _network(seen: ProbeSeen) -> tuple[ClaimState, str, str]:
     own = {True: "a network namespace of its own", False: "the host's network namespace", None: "namespace not visible"}
     evidence = f"{own[seen.own_network]}; interfaces: {', '.join(seen.interfaces) or 'none'}; "
     evidence += f"reached: {', '.join(seen.reached)}" if seen.reached else f"not reached: {', '.join(seen.tried)}"
     closed = not seen.reached and (bool(seen.tried) or set(seen.interfaces) <= {"lo"})
-    return (Found.YES if closed else Found.NO), evidence, "run `ringfence doctor`"
+    return (ClaimState.YES if closed else ClaimState.NO), evidence, "run `ringfence doctor`"
 
 
-def _limits(seen: _Seen) -> tuple[Found, str, str]:
+def _limits(seen: ProbeSeen) -> tuple[ClaimState, str, str]:
     memory = isinstance(seen.hog.ending, LimitHit) and seen.hog.ending.limit is Limit.MEMORY
     time_up = isinstance(seen.sleeper.ending, TimedOut)
     limits = seen.configured
@@ -393,39 +156,39 @@ def _limits(seen: _Seen) -> tuple[Found, str, str]:
         f"held by {seen.limits_by}; taking memory without end: {seen.hog.ending}; sleeping too long: "
         f"{seen.sleeper.ending}; configured: {configured}"
     )
-    return Found.YES if memory and time_up else Found.NO, evidence, "run `ringfence doctor`"
+    return ClaimState.YES if memory and time_up else ClaimState.NO, evidence, "run `ringfence doctor`"
 
 
-def _audit_on(state: Path, seen: _Seen) -> tuple[Found, str, str]:
+def _audit_on(state: Path, seen: ProbeSeen) -> tuple[ClaimState, str, str]:
     mine = next((record for record in records(state, having=seen.run_id.encode()) if "ending" in record), None)
     if mine is None:
-        return Found.NO, f"the probe's run {seen.run_id} is not in {state}", "set RINGFENCE_STATE_DIR"
-    return Found.YES, f"the probe's run {seen.run_id} is in {state}, with its decision and its end", ""
+        return ClaimState.NO, f"the probe's run {seen.run_id} is not in {state}", "set RINGFENCE_STATE_DIR"
+    return ClaimState.YES, f"the probe's run {seen.run_id} is in {state}, with its decision and its end", ""
 
 
 def _policy(path: str | os.PathLike[str] | None, environ: Mapping[str, str]) -> PolicyEngine | str | None:
     """What is in force; why it is not, as text; None if none is named."""
     try:
-        return policy_in_force(Judged(policy=path), environ)
+        return policy_in_force(SandboxOptions(policy=path), environ)
     except RingfenceError as fault:
         return str(fault)
 
 
-def _policy_loaded(engine: PolicyEngine | str | None) -> Item:
+def _policy_loaded(engine: PolicyEngine | str | None) -> ClaimItem:
     claim = "a policy is configured"
     if engine is None:
-        return Item(
-            claim, Found.NO, "none is named; only the grant holds", f"set {ORGANISATION}, or give --policy FILE"
+        return ClaimItem(
+            claim, ClaimState.NO, "none is named; only the grant holds", f"set {ORGANISATION}, or give --policy FILE"
         )
     if isinstance(engine, str):
-        return Item(claim, Found.NO, engine, "correct it; `ringfence policy check FILE`")
-    return Item(claim, Found.YES, f"{', '.join(engine.sources)}: loaded, and all its examples hold")
+        return ClaimItem(claim, ClaimState.NO, engine, "correct it; `ringfence policy check FILE`")
+    return ClaimItem(claim, ClaimState.YES, f"{', '.join(engine.sources)}: loaded, and all its examples hold")
 
 
 # --- at run time ------------------------------------------------------------------------------------------------------
 
 
-async def _pool(state: Path) -> Item:
+async def _pool(state: Path) -> ClaimItem:
     claim = "the pool is healthy"
     ailing = [
         f"pid {notice['pid']}: {counts.get('last_fault', '')}"
@@ -434,10 +197,10 @@ async def _pool(state: Path) -> Item:
         if counts.get("failures_in_a_row") or counts.get("unclosed")
     ]
     if ailing:
-        return Item(claim, Found.NO, "; ".join(ailing), "see `ringfence pool`")
+        return ClaimItem(claim, ClaimState.NO, "; ".join(ailing), "see `ringfence pool`")
     try:
         began = time.monotonic()
-        async with SandboxPool(PoolConfig(min_instances=1, max_instances=2)) as pool:
+        async with SandboxPool(size=PoolConfig(min_instances=1, max_instances=2)) as pool:
             ready_seconds = time.monotonic() - began
             sandbox = await pool.take()
             stands = sandbox.is_active
@@ -445,54 +208,50 @@ async def _pool(state: Path) -> Item:
             states = pool.state().values()
         faults = [counts.last_fault for counts in states if counts.failures or counts.unclosed]
     except RingfenceError as fault:
-        return Item(claim, Found.NO, str(fault), fault.hint)
+        return ClaimItem(claim, ClaimState.NO, str(fault), fault.hint)
     evidence = f"one was made in {ready_seconds:.2f} s, a box taken and ended; pools of other processes: none ailing"
     good = stands and not faults
-    return Item(claim, Found.YES if good else Found.NO, evidence if good else "; ".join(faults) or "the box was lost")
+    return ClaimItem(
+        claim, ClaimState.YES if good else ClaimState.NO, evidence if good else "; ".join(faults) or "the box was lost"
+    )
 
 
-def _within(seen: _Seen) -> tuple[Found, str, str]:
-    return (Found.YES if seen.within else Found.NO), f"the probe used {seen.usage}", "see why limits do not hold"
+def _within(seen: ProbeSeen) -> tuple[ClaimState, str, str]:
+    return (
+        (ClaimState.YES if seen.within else ClaimState.NO),
+        f"the probe used {seen.usage}",
+        "see why limits do not hold",
+    )
 
 
-def _connections(seen: _Seen) -> tuple[Found, str, str]:
+def _connections(seen: ProbeSeen) -> tuple[ClaimState, str, str]:
     if seen.reached or seen.listening:
         evidence = "; ".join((*(f"reached {each}" for each in seen.reached), *(f"open {e}" for e in seen.listening)))
-        return Found.NO, evidence, "find out who opened it"
+        return ClaimState.NO, evidence, "find out who opened it"
     evidence = f"from inside nothing is reached ({', '.join(seen.tried)}); outside, no process of ours listens"
-    return Found.YES, evidence, ""
+    return ClaimState.YES, evidence, ""
 
 
-def _audit_written(state: Path) -> Item:
+def _audit_written(state: Path) -> ClaimItem:
     claim = "the audit log is written as it should be"
-    count, last = 0, 0.0
-    for record in records(state):
-        count += 1
-        last = max(last, float(record.get("at") or 0.0))
-    if not count:
-        return Item(claim, Found.NO, f"there is no record in {state}", "run something; see RINGFENCE_STATE_DIR")
-    evidence = f"{count} records, the last one {max(0.0, time.time() - last):.0f} s old"
-    verdict = _verified(state)
-    if verdict is None:
-        return Item(claim, Found.YES, f"{evidence}; not verified: there is nothing to verify it by yet")
-    good, said = verdict
-    return Item(claim, Found.YES if good else Found.NO, f"{evidence}; {said}", "" if good else "ringfence audit verify")
-
-
-def _verified(state: Path) -> tuple[bool, str] | None:
-    """What verifying the journal says; None if there is no way to."""
-    try:
-        verify: Callable[[Path], Any] = import_module("ringfence.audit.verify").verify
-    except (ImportError, AttributeError):
-        return None
+    last = max(map(recorded_at, records(state)), default=0.0)
+    if not last:
+        return ClaimItem(
+            claim, ClaimState.NO, f"there is no record in {state}", "run something; see RINGFENCE_STATE_DIR"
+        )
+    age = f"last written {show_age(time.time() - last)}"
     try:
         report = verify(state)
     except (RingfenceError, OSError, ValueError) as fault:
-        return False, str(fault)
-    return bool(getattr(report, "ok", report)), str(report)
+        return ClaimItem(claim, ClaimState.NO, f"{age}; it cannot be verified: {fault}", "ringfence audit verify")
+    return ClaimItem(claim, ClaimState.YES if report.ok else ClaimState.NO, f"{age}; {report}", *_see_verify(report.ok))
 
 
-def _reported(state: Path, seen: _Seen) -> tuple[Found, str, str]:
+def _see_verify(whole: bool) -> tuple[str, ...]:
+    return () if whole else ("ringfence audit verify",)
+
+
+def _reported(state: Path, seen: ProbeSeen) -> tuple[ClaimState, str, str]:
     refused = isinstance(seen.refused.ending, Refused) and bool(seen.refused.violations)
     told = any(event.result is not None and event.result.violations for event in seen.told)
     written = any(
@@ -502,41 +261,56 @@ def _reported(state: Path, seen: _Seen) -> tuple[Found, str, str]:
     where = {"the result": refused, "the store": bool(seen.stored), "observers": told, "the journal": written}
     missing = [name for name, there in where.items() if not there]
     if missing:
-        return Found.NO, f"something that was refused is missing in {', '.join(missing)}", "please report this"
-    return Found.YES, f"something that was refused is in {', '.join(where)}", ""
+        return ClaimState.NO, f"something that was refused is missing in {', '.join(missing)}", "please report this"
+    return ClaimState.YES, f"something that was refused is in {', '.join(where)}", ""
 
 
 # --- periodic ---------------------------------------------------------------------------------------------------------
 
 
-def _analysis(state: Path) -> Item:
+def _analysis(state: Path) -> ClaimItem:
     since = time.time() - _PERIOD_SECONDS
-    recent = [record for record in records(state) if float(record.get("at") or 0.0) >= since]
-    refused = sum(str(record.get("ending", "")).startswith("refused") for record in recent)
-    faults = sum(record.get("ending") in ("fault", "interrupted") for record in recent)
-    violations = sum(1 for _ in violations_of(recent))
-    figures = f"30 days: {len(recent)} runs, {refused} refused, {faults} faults, {violations} violations"
-    return Item("the audit log is analysed", Found.UNKNOWN, f"{figures}; a person has to look", "ringfence violations")
+    runs = [record for record in records(state, having=EXECUTION) if recorded_at(record) >= since]
+    real = [record for record in runs if record.get("session_id") != PROBE_SESSION]
+    refused = sum(record.get("result") == "refused" for record in real)
+    faults = sum(record.get("result") in ("fault", "interrupted") for record in real)
+    violations = sum(1 for _ in violations_of(real))
+    figures = (
+        f"in 30 days: {len(real)} runs, of them {refused} refused and {faults} without a result; "
+        f"{violations} violations"
+    )
+    own = len(runs) - len(real)
+    beside = f" ({own} runs of this checklist are not counted)" if own else ""
+    return ClaimItem(
+        "the audit log is analysed",
+        ClaimState.UNKNOWN,
+        f"{figures}{beside}; a person has to look",
+        "ringfence violations, ringfence audit stats",
+    )
 
 
-def _review(engine: PolicyEngine | str | None) -> Item:
+def _review(engine: PolicyEngine | str | None) -> ClaimItem:
     claim = "the policy's rules are reviewed"
     if engine is None or isinstance(engine, str):
-        return Item(claim, Found.UNKNOWN, "there is no policy to review", f"set {ORGANISATION}, or give --policy FILE")
+        return ClaimItem(
+            claim, ClaimState.UNKNOWN, "there is no policy to review", f"set {ORGANISATION}, or give --policy FILE"
+        )
     layers = engine.policies
     found = [remark for number, layer in enumerate(layers) for remark in remarks(layer, layers[:number])]
     if found:
-        return Item(
-            claim, Found.NO, f"{len(found)} remarks; the first: {found[0]}", "ringfence policy check FILE says all"
+        return ClaimItem(
+            claim, ClaimState.NO, f"{len(found)} remarks; the first: {found[0]}", "ringfence policy check FILE says all"
         )
-    return Item(claim, Found.YES, "no rule is without effect or overruled; whether they are wise is for people to say")
+    return ClaimItem(
+        claim, ClaimState.YES, "no rule is without effect or overruled; whether they are wise is for people to say"
+    )
 
 
-def _dependencies() -> Item:
+def _dependencies() -> ClaimItem:
     claim = "dependencies are free of known faults"
     tool = shutil.which("pip-audit") or shutil.which("pip-audit", path=os.path.dirname(sys.executable))
     if tool is None:
-        return Item(claim, Found.UNKNOWN, "pip-audit is not installed", "pip install pip-audit")
+        return ClaimItem(claim, ClaimState.UNKNOWN, "pip-audit is not installed", "pip install pip-audit")
     try:
         done = subprocess.run(
             [tool, "--format", "json", "--progress-spinner", "off"],
@@ -546,8 +320,10 @@ def _dependencies() -> Item:
         )
         packages = json.loads(done.stdout)["dependencies"]
     except (OSError, subprocess.SubprocessError, ValueError, KeyError, TypeError) as fault:
-        return Item(claim, Found.UNKNOWN, f"pip-audit gave no answer ({type(fault).__name__})", "run it where it can")
+        return ClaimItem(
+            claim, ClaimState.UNKNOWN, f"pip-audit gave no answer ({type(fault).__name__})", "run it where it can"
+        )
     bad = [str(each.get("name")) for each in packages if each.get("vulns")]
     if bad:
-        return Item(claim, Found.NO, f"pip-audit names {', '.join(bad)}", "pip-audit --fix")
-    return Item(claim, Found.YES, f"pip-audit knows nothing against {len(packages)} packages")
+        return ClaimItem(claim, ClaimState.NO, f"pip-audit names {', '.join(bad)}", "pip-audit --fix")
+    return ClaimItem(claim, ClaimState.YES, f"pip-audit knows nothing against {len(packages)} packages")

@@ -46,8 +46,11 @@ def now_ns() -> int:
 
 
 def is_untouched(workspace: Path, since_ns: int) -> bool:
-    """Whether nothing was made in the directory itself, which is all if it was empty."""
-    return os.stat(workspace).st_ctime_ns < since_ns
+    """Whether nothing was made in the directory, nor in those that were in it when it was new, which were empty."""
+    if os.stat(workspace).st_ctime_ns >= since_ns:
+        return False
+    with os.scandir(workspace) as entries:
+        return all(entry.stat(follow_symlinks=False).st_ctime_ns < since_ns for entry in entries)
 
 
 def collect(workspace: Path, since_ns: int, skip: dict[str, int]) -> tuple[OutputFile, ...]:
@@ -94,7 +97,7 @@ def _walk(workspace: Path) -> Iterator[_Level]:
             try:
                 descriptor = os.open(name, _DIRECTORY | os.O_NOFOLLOW, dir_fd=level.descriptor)
                 level = _look(descriptor, os.path.join(level.path, name), left)
-            except OSError:  # it is no directory any more, or not for us
+            except OSError:  # it is not a directory any more, or not for us
                 continue
             levels.append(level)
             left -= len(level.files) + len(level.below)

@@ -4,16 +4,25 @@ import os
 import platform
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from ringfence.confinement.choose import confiners, facts
 from ringfence.engines.docker.facts import docker_facts
 from ringfence.engines.native.facts import helper_fact
 from ringfence.errors import RingfenceError
 from ringfence.limits.choose import describe as describe_limits
+from ringfence.manager.blocking import wait_for
 from ringfence.manager.configuring import home_directory, load_config, state_directory
-from ringfence.manager.granting import REQUIRED
+from ringfence.manager.options import REQUIRED
+from ringfence.manager.probing import try_command
 from ringfence.policy.settings import read_settings
 from ringfence.values.guarantee import Guarantee
+
+_COVERED_PROC: Final = (
+    "parts of /proc are covered, as in a container, and the kernel then lets nobody mount a new one: start the "
+    "container with an uncovered /proc (Docker: --security-opt systempaths=unconfined)"
+)
+_NOTHING_MORE: Final = "look at the limits of the configuration; if they are not why, please report what this says"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +47,7 @@ class Check:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class DoctorReport:
     walls: tuple[WallReport, ...]
     checks: tuple[Check, ...]
 
@@ -48,7 +57,7 @@ class Report:
         return any(wall.default for wall in self.walls) and all(check.ok for check in self.checks)
 
 
-def examine(environ: Mapping[str, str] | None = None) -> Report:
+def examine(environ: Mapping[str, str] | None = None) -> DoctorReport:
     """Probe everything; never raises for what it finds."""
     environ = os.environ if environ is None else environ
     checks = [
@@ -64,12 +73,17 @@ def examine(environ: Mapping[str, str] | None = None) -> Report:
         config = load_config(environ, home)
         settings = read_settings(environ)
         checks.append(Check("configuration", not config.warnings, config.source, "; ".join(config.warnings)))
+        if not config.enabled:
+            off = f"switched off by {config.switched_off_by}: nothing runs"
+            checks.append(Check("sandbox", False, off, "switch it on again"))
         checks.append(_state_check(str(state_directory(environ, home))))
         walls = (*_walls(settings.bwrap_path, settings.adapter), *_docker_walls(environ))
+        if any(wall.default for wall in walls):
+            checks.append(_command_check(environ))
     except RingfenceError as fault:
         checks.append(Check("configuration", False, fault.message, fault.hint))
         walls = ()
-    return Report(walls, tuple(checks))
+    return DoctorReport(walls, tuple(checks))
 
 
 def _walls(bwrap_path: str | None, adapter: str | None) -> tuple[WallReport, ...]:
@@ -93,6 +107,20 @@ def _docker_walls(environ: Mapping[str, str]) -> tuple[WallReport, ...]:
         WallReport(fact.name, not fact.missing, False, fact.guarantees, fact.missing, fact.hint)
         for fact in docker_facts(environ)
     )
+
+
+def _command_check(environ: Mapping[str, str]) -> Check:
+    """Whether a plain command runs, by running one: a probe looks at parts, and all of them may work but the whole."""
+    name = "a plain command"
+    try:
+        done = wait_for(try_command(environ))
+    except RingfenceError as fault:
+        hint = _COVERED_PROC if "proc: Operation not permitted" in fault.message else fault.hint
+        return Check(name, False, fault.message, _NOTHING_MORE if "ringfence doctor" in hint else hint)
+    wall = done.wall.name if done.wall is not None else "no wall"
+    if not done.ok:
+        return Check(name, False, f"behind {wall}: {done.ending}", "see what it says: ringfence run true")
+    return Check(name, True, f"ran behind {wall}")
 
 
 def _state_check(path: str) -> Check:

@@ -5,8 +5,8 @@ import os
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 
-from ringfence.errors import InvalidConfig
-from ringfence.policy.config import is_encodable
+from ringfence.errors import InvalidArgument, WrongType
+from ringfence.policy.expanding import is_encodable
 
 _KEPT = ("LANG", "LANGUAGE", "TZ", "TERM", "COLORTERM", "NO_COLOR", "FORCE_COLOR")
 _KEPT_PREFIX = "LC_"
@@ -34,14 +34,14 @@ def check_variables(variables: Iterable[tuple[object, object]]) -> None:
     """Refuse what no environment can hold.
 
     Raises:
-        InvalidConfig: names the variable.
+        InvalidArgument, WrongType: names the variable.
     """
     for name, value in variables:
         if not isinstance(name, str) or not isinstance(value, str):
-            raise InvalidConfig(f"the variable {name!r} is not text", hint="give names and values as strings")
+            raise WrongType("env", name if not isinstance(name, str) else value, "names and values that are str")
         if not name or "=" in name or "\0" in name or "\0" in value or not is_encodable(name + value):
-            raise InvalidConfig(
-                f"{name!r} cannot be the name of a variable, or its value holds a NUL byte or half a character"
+            raise InvalidArgument(
+                f"{name!r} cannot be the name of a variable, or its value holds a NUL byte or an unpaired surrogate"
             )
 
 

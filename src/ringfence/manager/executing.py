@@ -6,14 +6,18 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ringfence.manager import collecting
-from ringfence.manager.sandbox import Sandbox
-from ringfence.values.execution import ExecutionRequest, SandboxType
-from ringfence.values.outcome import Result
+from ringfence.values.execution import ExecutionRequest
+from ringfence.values.outcome import Refused, Result
+from ringfence.values.sandbox_type import SandboxType
+
+if TYPE_CHECKING:
+    from ringfence.manager.sandbox import Sandbox
 
 
-async def run_in(sandbox: Sandbox, request: ExecutionRequest, *, is_fresh: bool) -> Result:
+async def run_in(sandbox: "Sandbox", request: ExecutionRequest, *, is_fresh: bool) -> Result:
     """Run a request.
 
     Args:
@@ -23,11 +27,19 @@ async def run_in(sandbox: Sandbox, request: ExecutionRequest, *, is_fresh: bool)
     Raises:
         RingfenceError: as `Sandbox.code` and `Sandbox.shell`.
     """
-    written = _write_files(sandbox, request.files) if request.files else {}
+    written: dict[str, int] = {}
     wanted = is_fresh if request.collect is None else request.collect
     begin = collecting.now_ns() if wanted else 0
 
+    async def prepare() -> None:
+        nonlocal begin
+        if request.files:
+            written.update(await asyncio.to_thread(_write_files, sandbox, request.files))
+        begin = collecting.now_ns() if wanted else 0
+
     async def collect(result: Result) -> Result:
+        if isinstance(result.ending, Refused):
+            return result
         if is_fresh and not written and collecting.is_untouched(sandbox.workspace, begin):
             return result
         files = await asyncio.to_thread(collecting.collect, sandbox.workspace, begin, written)
@@ -42,6 +54,7 @@ async def run_in(sandbox: Sandbox, request: ExecutionRequest, *, is_fresh: bool)
             timeout=request.timeout,
             on_output=request.on_output,
             collect=collect if wanted else None,
+            prepare=prepare if request.files or wanted else None,
         )
     return await sandbox.shell(
         request.command or "",
@@ -50,19 +63,20 @@ async def run_in(sandbox: Sandbox, request: ExecutionRequest, *, is_fresh: bool)
         timeout=request.timeout,
         on_output=request.on_output,
         collect=collect if wanted else None,
+        prepare=prepare if request.files or wanted else None,
     )
 
 
-def type_of(sandbox: Sandbox) -> SandboxType:
+def type_of(sandbox: "Sandbox") -> SandboxType:
     """Which kind of engine its box is of: the one that was asked for, or one that stands in for it."""
-    name = sandbox.wall.name if sandbox.wall is not None else sandbox.name
-    return SandboxType.DOCKER if name.startswith(SandboxType.DOCKER) else SandboxType.NATIVE
+    return SandboxType.of(sandbox.wall.name if sandbox.wall is not None else sandbox.name)
 
 
-def _write_files(sandbox: Sandbox, files: Mapping[str, bytes | str]) -> dict[str, int]:
+def _write_files(sandbox: "Sandbox", files: Mapping[str, bytes | str]) -> dict[str, int]:
     """Write them into the workspace; returns their times, by which a later change is known."""
-    for path, data in files.items():
-        sandbox.write_file(path, data)
+    with sandbox.host_files() as workspace:
+        for path, data in files.items():
+            workspace.write(path, data)
     root = sandbox.workspace
     times: dict[str, int] = {}
     for path in files:

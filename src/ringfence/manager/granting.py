@@ -1,101 +1,65 @@
 """Turns what a caller asks for and what the configuration says into a grant, with every path looked up and checked."""
 
+import errno
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 
-from ringfence.errors import InvalidConfig, PathAccessDenied
-from ringfence.manager.environment import check_variables
+from ringfence.errors import FileError, InvalidArgument, NotADirectory, NotFound, PathAccessDenied
+from ringfence.manager.hiding import Caller, as_granted, denied_rows, hidden_places, hidden_rows
+from ringfence.manager.network_granting import grant_network
+from ringfence.manager.options import SandboxOptions
+from ringfence.manager.own_files import OwnFiles
 from ringfence.manager.placing import find_places
-from ringfence.policy.config import SandboxConfig, expand, is_encodable
-from ringfence.policy.defaults import PROTECTED, UNMADE
-from ringfence.policy.globs import PathRules, compiled, escape
-from ringfence.policy.judging import INSIDE
-from ringfence.policy.layer import is_below
+from ringfence.policy.bounds import read_bounds
+from ringfence.policy.config import SandboxConfig
+from ringfence.policy.defaults import PROTECTED, UNMADE, may_be_granted
+from ringfence.policy.expanding import expand, is_encodable
+from ringfence.policy.globs import PathRules, compiled
 from ringfence.policy.reading import Directory
 from ringfence.policy.terms import Terms
-from ringfence.values.grant import Explain, Grant
+from ringfence.values.grant import Grant, Trace
 from ringfence.values.guarantee import Guarantee
-from ringfence.values.limits import Limits
+from ringfence.values.limits import Limits, NobodySaid
+from ringfence.values.paths import is_below, is_inside
 
-REQUIRED = frozenset(
-    {
-        Guarantee.HOST_FILES_HIDDEN,
-        Guarantee.HOST_NAMES_HIDDEN,
-        Guarantee.WRITES_CONFINED,
-        Guarantee.PROTECTED_PATHS,
-        Guarantee.NETWORK_OFF,
-        Guarantee.HOST_PROCESSES_HIDDEN,
-        Guarantee.KERNEL_SURFACE_REDUCED,
-        Guarantee.NEVER_ROOT,
-        Guarantee.TREE_DIES,
-        Guarantee.MEMORY_BOUNDED,
-        Guarantee.PROCESSES_BOUNDED,
-    }
-)
-"""What a wall has to give unless the caller asks for less."""
-
-_TOP = ("bin", "boot", "dev", "etc", "home", "lib", "lib32", "lib64", "media", "mnt", "opt", "proc", "root", "run")
-_BELOW = ("usr/bin", "usr/lib", "usr/local", "var/lib", "var/log", "var/tmp")
-_NOT_A_WORKSPACE = frozenset(f"/{name}" for name in ("", *_TOP, "sbin", "srv", "sys", "tmp", "usr", "var", *_BELOW))
-"""Directories that belong to the system or to everybody: writable in a box, they would be the way out."""
+BY_CALLER = "limits.wall_seconds of the caller"
+"""What a wall time is capped by that came with the request."""
 _STEPS_MAX = 4096
+_NONE = OwnFiles()
 _NEVER_BELOW = ("/proc", "/sys", "/dev")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
-    """What a caller asks for."""
-
-    workspace: str | os.PathLike[str] | None = None
-    read: tuple[str | os.PathLike[str], ...] = ()
-    write: tuple[str | os.PathLike[str], ...] = ()
-    deny: tuple[str, ...] = ()
-    env: tuple[tuple[str, str], ...] = ()
-    limits: Limits | None = None
-    requires: frozenset[Guarantee] = REQUIRED
-    python: str | os.PathLike[str] | None = None
-    preload: tuple[str, ...] = ()
-    explain: Explain = Explain.CHANGES
-    strict: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Caller:
-    """Where the caller stands: its environment, home and state."""
-
-    environ: Mapping[str, str]
-    home: str
-    state: Path
-
-
 def make_grant(
-    wish: Wish,
+    options: SandboxOptions,
     config: SandboxConfig,
     caller: Caller,
     env: Mapping[str, str],
     terms: Terms | None = None,
-    policy_files: Iterable[str] = (),
+    own: OwnFiles = _NONE,
 ) -> tuple[Grant, tuple[str, ...]]:
     """The grant, and what the caller should be told about it.
 
-    With terms, the policy has the last word: what it hides is hidden, what it does not let a request have is refused,
-    and its own files cannot be written where they lie in a writable directory.
+    With terms, the policy has the last word: what it hides is hidden, what it does not let a request have is refused.
+
+    Args:
+        own: what Ringfence itself reads; it cannot be written where it lies in a writable directory.
 
     Raises:
-        InvalidConfig: a path or row that makes no sense.
+        InvalidArgument: a path or row that makes no sense.
         PathAccessDenied: a directory that cannot be granted.
+        NetworkAccessDenied: a host, port or secret that the policy does not let a request have.
+        PermissionDenied: a directory of our own cannot be made in a writable one.
     """
-    check_variables(wish.env)
-    asked = wish.workspace if wish.workspace is not None else Path.cwd()
-    hidden = _hidden_rows(terms, os.path.realpath(_text(asked))) if terms else ()
-    denied = _denied_rows((*config.blacklist, *wish.deny), hidden, caller)
+    asked = options.workspace if options.workspace is not None else current_directory()
+    hidden = hidden_rows(terms, os.path.realpath(_text(asked))) if terms else ()
+    denied = denied_rows((*config.blacklist, *options.deny), hidden, caller)
     rules = compiled(denied)
     workspace = _workspace(asked, caller, rules)
     notes: list[str] = list(terms.notes) if terms else []
-    writable = [_directory(path, caller, rules) for path in wish.write]
-    readable = [_readable(path, rules) for path in wish.read]
+    writable = [_directory(path, caller, rules) for path in options.write]
+    readable = [_readable(path, rules) for path in options.read]
     if terms is not None:
         _refuse_beyond(terms, "read", readable, workspace)
         _refuse_beyond(terms, "write", writable, workspace)
@@ -111,46 +75,99 @@ def make_grant(
             writable.append(_directory(path, caller, rules))
     granted = (workspace, *writable)
     rows = (expand(row, caller.environ, caller.home) for row in config.whitelist)
-    for given in (*wish.write, *wish.read, *rows):
+    for given in (*options.write, *options.read, *rows):
         _refuse_detour(os.fspath(given), granted)
+    network = grant_network(options, config, caller, terms, workspace)
+    notes += network.notes
+    readable += _mirrors(network.readable, terms, workspace, rules, notes)
     access = terms.value("filesystem_access") if terms else None
     read_outside = config.allow_read_outside if access is None else access == "read_outside"
-    requires = wish.requires | (terms.requires if terms else frozenset())
+    required = terms.requires if terms else frozenset()
+    requires = options.requires | required
+    if network.grant is not None:
+        _refuse_contradiction(terms, required)
+        requires -= {Guarantee.NETWORK_OFF}
     if read_outside:
         requires -= {Guarantee.HOST_FILES_HIDDEN, Guarantee.HOST_NAMES_HIDDEN}
-    if _is_strict(wish, config, terms):
+    if _mediates_opens(options, config, terms):
         requires |= {Guarantee.DENIED_AT_OPEN}
+    if options.read_only and workspace in writable:
+        raise InvalidArgument(f"{workspace} is to be written, and only to be read", hint="leave one of the two out")
     roots = tuple(path for path in dict.fromkeys(writable) if path != workspace)
+    capped_by = _wall_capped_by(options, terms)
+    bounds = read_bounds(caller.environ)
     grant = Grant(
         workspace=workspace,
+        read_only=options.read_only,
         writable=roots,
-        readable=tuple(dict.fromkeys(readable)),
+        readable=tuple(dict.fromkeys((*readable, workspace) if options.read_only else readable)),
         denied=denied,
-        protected=(*PROTECTED, *UNMADE, *_inside_roots(policy_files, (workspace, *roots))),
-        strict=Guarantee.DENIED_AT_OPEN in requires,
+        protected=(*PROTECTED, *UNMADE),
+        kept=own.below((workspace, *roots)),
+        mediate_opens=Guarantee.DENIED_AT_OPEN in requires,
         read_outside=read_outside,
-        env=(*env.items(), *wish.env),
-        python=_interpreter(wish.python),
-        preload=_modules(wish.preload),
-        explain=_explained(wish, terms),
-        limits=terms.limits(config.limits, wish.limits) if terms else wish.limits or config.limits,
-        cores=terms.value("max_cpu") if terms else None,
-        places=find_places(config, terms, _as_granted(config.blacklist, caller), _hidden_places(terms, workspace)),
+        env=(*env.items(), *network.variables, *options.variables),
+        network=network.grant,
+        python=_interpreter(options.python),
+        preload=_modules(tuple(options.preload)),
+        trace=_traced(options, terms),
+        limits=bounds.limits(_limits(options, config, terms, capped_by)),
+        wall_capped_by=capped_by,
+        cores=bounds.least_cores(terms.value("max_cpu") if terms else None),
+        places=find_places(config, terms, as_granted(config.blacklist, caller), hidden_places(terms, workspace)),
         requires=requires,
     )
     return grant, tuple(notes)
 
 
-def _is_strict(wish: Wish, config: SandboxConfig, terms: Terms | None) -> bool:
+def _mirrors(
+    paths: Iterable[str], terms: Terms | None, workspace: Path, rules: PathRules, notes: list[str]
+) -> Iterator[Path]:
+    """Directories that the person's own clients take packages from, as far as they may be read."""
+    for path in paths:
+        try:
+            real = _readable(path, rules)
+        except (FileError, PathAccessDenied, InvalidArgument) as fault:
+            notes.append(f"packages in {path} cannot be read inside: {fault.message}")
+            continue
+        if terms is not None and not _covered(terms, "read", os.fspath(real), workspace):
+            notes.append(f"packages in {path} cannot be read inside: the policy does not let it; see filesystem.read")
+        else:
+            yield real
+
+
+def _refuse_contradiction(terms: Terms | None, required: frozenset[Guarantee]) -> None:
+    """A policy that requires the network to be off means it; the default only says what holds without a grant."""
+    setting = terms.get("requires") if terms is not None else None
+    if setting is not None and Guarantee.NETWORK_OFF in required:
+        raise setting.mark.fault("the network has to be off, and hosts are allowed", "leave one of the two out")
+
+
+def _limits(options: SandboxOptions, config: SandboxConfig, terms: Terms | None, capped_by: str) -> Limits:
+    limits = terms.limits(config.limits, options.limits) if terms else options.limits or config.limits
+    seconds = float(limits.wall_seconds)
+    return replace(limits, wall_seconds=seconds if capped_by else NobodySaid(seconds))
+
+
+def _wall_capped_by(options: SandboxOptions, terms: Terms | None) -> str:
+    """The policy's own limit, or the caller's; a default, also a configured one, is no cap."""
+    said = terms.get("limits.wall") if terms is not None else None
+    own = options.limits.wall_seconds if options.limits is not None else NobodySaid()
+    if not isinstance(own, NobodySaid) and (said is None or own < said.value):
+        return BY_CALLER
+    return f"limits.wall at {said.mark}" if said is not None else ""
+
+
+def _mediates_opens(options: SandboxOptions, config: SandboxConfig, terms: Terms | None) -> bool:
     """Whoever says so: all of them only tighten."""
-    return wish.strict or config.strict or bool(terms and terms.value("filesystem.strict"))
+    return options.mediate_opens or config.mediate_opens or bool(terms and terms.value("filesystem.mediate_opens"))
 
 
-def _explained(wish: Wish, terms: Terms | None) -> Explain:
+def _traced(options: SandboxOptions, terms: Terms | None) -> Trace:
     """At least as much as the policy wants."""
-    order = tuple(Explain)
-    asked = Explain(terms.value("explain", Explain.OFF)) if terms else Explain.OFF
-    return max(wish.explain, asked, key=order.index)
+    order = tuple(Trace)
+    asked = Trace(terms.value("trace", Trace.OFF)) if terms else Trace.OFF
+    return max(options.level_of_trace(Trace.CHANGES), asked, key=order.index)
 
 
 def _interpreter(given: str | os.PathLike[str] | None) -> str | None:
@@ -159,33 +176,15 @@ def _interpreter(given: str | os.PathLike[str] | None) -> str | None:
         return None
     text = os.path.abspath(_text(given))
     if not os.access(text, os.X_OK) or os.path.isdir(text):
-        raise InvalidConfig(f"{text} is not a program", hint="give the path of a Python interpreter")
+        raise InvalidArgument(f"{text} is not a program", hint="give the path of a Python interpreter")
     return text
 
 
 def _modules(names: tuple[str, ...]) -> tuple[str, ...]:
     for name in names:
         if not all(part.isidentifier() for part in name.split(".")):
-            raise InvalidConfig(f"{name!r} is not the name of a module", hint="such as json, or os.path")
+            raise InvalidArgument(f"{name!r} is not the name of a module", hint="such as json, or os.path")
     return names
-
-
-def _as_granted(rows: Iterable[str], caller: Caller) -> dict[str, str]:
-    """Rows of a blacklist by what they become in a grant."""
-    return {expand(row, caller.environ, caller.home, glob=True): row for row in rows}
-
-
-def _hidden_places(terms: Terms | None, workspace: Path) -> dict[str, str]:
-    if terms is None:
-        return {}
-    rows = _hidden_rows(terms, os.fspath(workspace))
-    return {row: str(rule.mark) for row, rule in zip(rows, terms.hidden, strict=True)}
-
-
-def _hidden_rows(terms: Terms, workspace: str) -> tuple[str, ...]:
-    """What the policy hides, as paths of the host; `/workspace` in it stands for the workspace."""
-    rows = (rule.row for rule in terms.hidden)
-    return tuple(escape(workspace) + row[len(INSIDE) :] if is_below(row, INSIDE) else row for row in rows)
 
 
 def _covered(terms: Terms, how: str, path: str, workspace: Path) -> bool:
@@ -228,30 +227,6 @@ def _granted(directories: tuple[Directory, ...] | None, notes: list[str]) -> Ite
             yield directory.path
 
 
-def _inside_roots(files: Iterable[str], roots: tuple[Path, ...]) -> Iterator[str]:
-    """The paths, relative to the writable directory that holds them, of files that must not be written."""
-    for file in files:
-        real = os.path.realpath(file)
-        yield from (os.path.relpath(real, root) for root in roots if is_below(real, os.fspath(root)))
-
-
-def _denied_rows(rows: Iterable[str], ready: Iterable[str], caller: Caller) -> tuple[str, ...]:
-    """The blacklist, expanded, and rows that are so already; a row that names a link also hides its target.
-
-    Our own state is always in it, and the key that signs it.
-    """
-    expanded = [expand(row, caller.environ, caller.home, glob=True) for row in rows]
-    expanded += ready
-    expanded.append(escape(os.path.realpath(caller.state)))
-    key = caller.environ.get("RINGFENCE_AUDIT_KEY", "").strip()
-    if key:
-        expanded.append(escape(os.path.realpath(key)))
-    real = [
-        escape(os.path.realpath(path)) for path in compiled(tuple(expanded)).literals if os.path.realpath(path) != path
-    ]
-    return tuple(dict.fromkeys((*expanded, *real)))
-
-
 def _workspace(given: str | os.PathLike[str], caller: Caller, rules: PathRules) -> Path:
     text = _text(given)
     if os.path.islink(text.rstrip("/") or "/"):
@@ -266,17 +241,17 @@ def _directory(given: str | os.PathLike[str], caller: Caller, rules: PathRules) 
     text = _text(given)
     real = _existing(text)
     home = os.path.realpath(caller.home)
-    if real in _NOT_A_WORKSPACE or home == real or home.startswith(real.rstrip("/") + "/"):
+    if not may_be_granted(real, home):
         raise PathAccessDenied(
             text,
             "it is the root, a home or a system directory, and what is in it must not be writable",
             rule="built-in",
             hint="give a directory of its own, such as a project below your home",
         )
-    if any(real.startswith(f"{top}/") for top in _NEVER_BELOW):
+    if any(is_inside(real, top) for top in _NEVER_BELOW):
         raise PathAccessDenied(text, "it belongs to the kernel", rule="built-in", hint="give a plain directory")
     if not os.path.isdir(real):
-        raise PathAccessDenied(text, "it is not a directory", hint="give the directory that it is in")
+        raise NotADirectory("it is not a directory", path=text, hint="give the directory that it is in")
     _refuse_denied(text, real, rules)
     return Path(real)
 
@@ -284,7 +259,7 @@ def _directory(given: str | os.PathLike[str], caller: Caller, rules: PathRules) 
 def _readable(given: str | os.PathLike[str], rules: PathRules) -> Path:
     text = _text(given)
     real = _existing(text)
-    if real == "/" or any(real == top or real.startswith(f"{top}/") for top in _NEVER_BELOW):
+    if real == "/" or any(is_below(real, top) for top in _NEVER_BELOW):
         raise PathAccessDenied(
             text,
             "it cannot be shown as a whole",
@@ -302,13 +277,13 @@ def _refuse_detour(text: str, granted: tuple[Path, ...]) -> None:
         if not todo:
             break
         done = os.path.normpath(os.path.join(done, todo.pop()))
-        is_inside = any(done.startswith(f"{root}/") for root in granted)
+        is_within = any(is_inside(done, os.fspath(root)) for root in granted)
         if os.path.islink(done):
             target = os.readlink(done)
-            inside = inside or is_inside
+            inside = inside or is_within
             done = "/" if target.startswith("/") else os.path.dirname(done)
             todo += [part for part in reversed(target.split("/")) if part]
-        elif not todo and inside and not is_inside:
+        elif not todo and inside and not is_within:
             raise PathAccessDenied(
                 text,
                 f"a link in a writable directory leads to {done}",
@@ -327,7 +302,7 @@ def _refuse_denied(text: str, real: str, rules: PathRules) -> None:
 def _text(given: str | os.PathLike[str]) -> str:
     text = os.fspath(given)
     if not text or "\0" in text or not is_encodable(text):
-        raise InvalidConfig(f"{text!r} cannot be a path", hint="give a directory")
+        raise InvalidArgument(f"{text!r} cannot be a path", hint="give a directory")
     return text
 
 
@@ -336,7 +311,21 @@ def _existing(text: str) -> str:
         real = os.path.realpath(text, strict=True)
         os.close(os.open(real, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK))
     except OSError as fault:
-        raise PathAccessDenied(
-            text, f"cannot be granted: {fault.strerror}", hint="give an existing, readable path"
-        ) from fault
+        why = f"cannot be granted: {fault.strerror}"
+        hint = "make it first" if fault.errno == errno.ENOENT else "give a path that may be read"
+        raise FileError.of(fault.errno or errno.EIO, text, why, hint=hint) from fault
     return real
+
+
+def current_directory() -> Path:
+    """Where we are.
+
+    Raises:
+        NotFound: nowhere any more.
+    """
+    try:
+        return Path.cwd()
+    except OSError as fault:
+        raise NotFound(
+            f"the current directory cannot be found: {fault.strerror}", hint="go to another one, or name a workspace"
+        ) from fault

@@ -11,7 +11,6 @@ same inputs are never built twice, and a tag never means two things. The version
 import asyncio
 import hashlib
 import io
-import json
 import re
 import shutil
 import subprocess
@@ -23,8 +22,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from ringfence.engines.docker.image import ImageFacts, connected, probe_image
-from ringfence.errors import InitializationFailed, InvalidConfig
+from ringfence.engines.docker.settings import IMAGE_VARIABLE, DockerSettings, read_docker_settings
+from ringfence.errors import InitializationFailed, InvalidArgument
 from ringfence.manager.set_id import set_id_programs
+from ringfence.policy.settings import read_settings
 
 REPOSITORY: Final = "ringfence/sandbox"
 CONTEXT: Final = ("Dockerfile", "entrypoint.sh", "install.sh", "requirements-sandbox.txt")
@@ -86,7 +87,7 @@ def recipe(arguments: Iterable[str] = (), *, base: str | None = None, with_data:
     """The recipe for this version, changed by arguments such as `SNAPSHOT=20250520T000000Z`.
 
     Raises:
-        InvalidConfig: an argument is no `NAME=VALUE`, or the Dockerfile has none of that name.
+        InvalidArgument: an argument is no `NAME=VALUE`, or the Dockerfile has none of that name.
         InitializationFailed: this installation came without the files.
     """
     directory = next((place for place in (_PACKAGED, _CHECKOUT) if (place / CONTEXT[0]).is_file()), None)
@@ -108,15 +109,17 @@ def recipe(arguments: Iterable[str] = (), *, base: str | None = None, with_data:
 def _argument(text: str, known: frozenset[str]) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not equals or not _ARGUMENT.fullmatch(name):
-        raise InvalidConfig(f"{text!r} is no build argument", hint="write it as NAME=VALUE")
+        raise InvalidArgument(f"{text!r} is not a build argument", hint="write it as NAME=VALUE")
     if name not in known:
-        raise InvalidConfig(f"the Dockerfile has no argument {name!r}", hint=f"it has {', '.join(sorted(known))}")
+        raise InvalidArgument(f"the Dockerfile has no argument {name!r}", hint=f"it has {', '.join(sorted(known))}")
     return name, value
 
 
 def _checked_name(name: str) -> str:
     if not _NAME.fullmatch(name):
-        raise InvalidConfig(f"{name!r} is no name of an image", hint="write it as NAME, NAME:TAG or NAME@sha256:DIGEST")
+        raise InvalidArgument(
+            f"{name!r} is not a name of an image", hint="write it as NAME, NAME:TAG or NAME@sha256:DIGEST"
+        )
     return name
 
 
@@ -180,7 +183,8 @@ async def list_images(docker_url: str | None) -> tuple[ListedImage, ...]:
         InitializationFailed: no daemon answers.
     """
     async with connected(docker_url) as docker:
-        found = await docker.images.list(filters=json.dumps({"label": [_LABEL]}))
+        # All of them, and not by a filter: versions of aiodocker disagree on how one is written.
+        found = [each for each in await docker.images.list() if _LABEL in (each.get("Labels") or {})]
     return tuple(sorted(map(_listed, found), key=lambda image: -image.created))
 
 
@@ -201,6 +205,17 @@ async def is_built(made: Recipe, docker_url: str | None) -> bool:
         InitializationFailed: no daemon answers.
     """
     return any(made.tags[0] in image.tags for image in await list_images(docker_url))
+
+
+def image_in_use(environ: Mapping[str, str]) -> DockerSettings | None:
+    """Which image the environment asks boxes to be made of, and of which daemon; None where it asks for no container.
+
+    Raises:
+        InvalidConfig: a setting makes no sense.
+    """
+    if read_settings(environ).tool_engine != "docker" and not environ.get(IMAGE_VARIABLE, "").strip():
+        return None
+    return read_docker_settings(environ)
 
 
 # --- checking ---------------------------------------------------------------------------------------------------------
@@ -233,7 +248,7 @@ async def check_image(docker_url: str | None, image: str) -> ImageReport:
     """Try out whether boxes can be made of `image`, and what they would find in it.
 
     Raises:
-        InvalidConfig: that is no name of an image.
+        InvalidArgument: that is not a name of an image.
         InitializationFailed: no daemon answers, or it has no such image.
     """
     facts = await probe_image(docker_url, _checked_name(image))

@@ -5,34 +5,47 @@ one, each call has a box that nobody has used before, and that nobody uses after
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+import dataclasses
+import os
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Self, TypedDict, Unpack
 
 from ringfence.approvals.base import ConfirmationService
-from ringfence.audit.events import Observer
 from ringfence.audit.violations import ViolationStore
-from ringfence.errors import InvalidConfig
+from ringfence.errors import AlreadyExists, InvalidArgument
 from ringfence.languages.registry import find as find_language
 from ringfence.manager.executing import run_in, type_of
 from ringfence.manager.executor import SubprocessExecutor
-from ringfence.manager.pipeline import without_blocking
+from ringfence.manager.options import Docker, OptionFieldsButMode, SandboxOptions, StrPath, make_options
 from ringfence.manager.policing import CODE_TOOL, SHELL_TOOL, PolicyEngine
-from ringfence.manager.pooling import SandboxPool, SessionInfo
-from ringfence.manager.sandbox import Sandbox, StrPath
+from ringfence.manager.pooling import SandboxPool
+from ringfence.manager.sandbox import Sandbox
+from ringfence.manager.sessions import SessionInfo
+from ringfence.policy.bounds import pool_size as usual_pool_size
 from ringfence.policy.risk.assess import assess
 from ringfence.policy.risk.route import route
 from ringfence.pool.plan import PoolConfig
-from ringfence.values.execution import ExecutionRequest, ExecutionResult
-from ringfence.values.grant import Explain
+from ringfence.values.execution import ExecutionRequest
+from ringfence.values.outcome import Result
+from ringfence.values.principal import Principal
 from ringfence.values.request import OnOutput
-from ringfence.values.risk import Route, Routed, SecurityMode
-from ringfence.values.who import Who
+from ringfence.values.risk import Route, SecurityMode
+from ringfence.values.sizes import Duration
+from ringfence.workspace.agent import AgentWorkspace
 from ringfence.workspace.snapshots.manifest import Snapshot
 from ringfence.workspace.snapshots.store import SnapshotStore
+
+
+class _Caller(TypedDict):
+    """On whose behalf a sandbox is taken from the pool."""
+
+    confirmation: ConfirmationService | None
+    who: Principal | None
+    security_mode: SecurityMode | None
 
 
 class SandboxManager:
@@ -44,19 +57,20 @@ class SandboxManager:
 
     Args:
         session_id: the session of all calls that name none; without it, calls that name none share nothing.
-        security_mode: without a policy, STRICT: everything runs behind the wall; PERMISSIVE: Python that static
-            analysis finds harmless runs as a bare process with limits, unless a session keeps state. Under a policy
-            that isolates (docs/policy.md), which code is isolated: of this and the policy's own mode the stricter
-            counts. Not given, it is the policy's; STRICT, if that has none.
+        security_mode: without a policy, STRICT: everything runs behind the whole wall; PERMISSIVE: Python that static
+            analysis finds harmless runs behind the lightest one (`SubprocessExecutor`), unless a session keeps state.
+            Under a policy that isolates (docs/policy.md), which code is isolated: of this and the policy's own mode
+            the stricter counts. Not given, it is the policy's; STRICT, if that has none.
         confirmation_service: who is asked where the policy says so; without one, what would be asked is refused.
+            Without a policy they are asked about code and commands that look critical.
         pool: boxes to use, instead of a pool of the manager's own; `aio_pool` is another name for it.
-        pool_size: how many boxes a pool of our own keeps ready.
-        policy_file: the policy, for a pool of our own.
-        role: the role that the agent has in it.
-        docker_url: boxes of a pool of our own are containers of this daemon (docs/docker.md): unix:///path, tcp://host.
-        observers: who is told what happens, for a pool of our own (docs/metrics.md).
-        session_ttl_seconds, python, preload, explain: as in `SandboxPool`, for a pool of our own.
-        agent_id, org_id: who the journal says asks for what runs.
+        options: what is asked of the boxes of a pool of our own: limits, variables, policy and role, the engine, who is
+            told what happens.
+        pool_size: how many boxes a pool of our own keeps ready; RINGFENCE_POOL_SIZE, else 2, if not given.
+        max_instances: how many boxes it has at most.
+        session_ttl_seconds: as in `SandboxPool`, for a pool of our own.
+        policy_file, docker_url: other names for the options `policy` and `engine=Docker(url=...)`.
+        fields: single fields of `SandboxOptions`.
     """
 
     def __init__(
@@ -67,46 +81,50 @@ class SandboxManager:
         aio_pool: SandboxPool | None = None,
         *,
         pool: SandboxPool | None = None,
-        pool_size: int = 2,
+        options: SandboxOptions | None = None,
+        pool_size: int | None = None,
         max_instances: int | None = None,
-        policy_file: PolicyEngine | StrPath | None = None,
-        role: str | None = None,
-        docker_url: str | None = None,
         session_ttl_seconds: float = 900.0,
-        python: StrPath | None = None,
-        preload: tuple[str, ...] = (),
-        explain: Explain = Explain.CHANGES,
-        observers: Sequence[Observer] = (),
-        agent_id: str | None = None,
-        org_id: str | None = None,
+        policy_file: PolicyEngine | StrPath | None = None,
+        docker_url: str | None = None,
+        **fields: Unpack[OptionFieldsButMode],
     ) -> None:
+        if policy_file is not None:
+            fields["policy"] = policy_file
+        if docker_url is not None:
+            fields["engine"] = Docker(url=docker_url)
+        chosen = make_options(options, fields)
+        ready = usual_pool_size(os.environ) if pool_size is None else pool_size
         given = pool or aio_pool
-        if given is not None and (policy_file is not None or role is not None):
-            raise InvalidConfig("a pool has its own policy", hint="give policy and role to the pool")
-        if given is not None and docker_url is not None:
-            raise InvalidConfig("a pool has its own engine", hint="give docker_url to the pool")
-        if given is not None and observers:
-            raise InvalidConfig("a pool has its own observers", hint="give observers to the pool")
+        if given is not None:
+            _refuse_second_opinion(chosen)
         self.session_id = session_id
-        self._asked_mode = SecurityMode(security_mode) if security_mode is not None else None
+        self._asked_mode = SecurityMode(security_mode) if security_mode is not None else chosen.mode
         self.security_mode = self._asked_mode or SecurityMode.STRICT
         """The caller's, which counts alone where no policy is in force."""
-        self._confirmation = confirmation_service
-        self._who = Who(agent_id=agent_id, org_id=org_id) if agent_id is not None or org_id is not None else None
+        self._confirmation = confirmation_service or chosen.confirmation
+        named = chosen.agent_id is not None or chosen.org_id is not None
+        self._who = Principal(agent_id=chosen.agent_id, org_id=chosen.org_id) if named else None
         self._owns_pool = given is None
         self._pool = given or SandboxPool(
-            PoolConfig(min_instances=pool_size, max_instances=max_instances or max(10, 2 * pool_size)),
-            policy=policy_file,
-            role=role,
+            replace(chosen, confirmation=self._confirmation),
+            size=PoolConfig(min_instances=ready, max_instances=max_instances or max(10, 2 * ready)),
             session_ttl_seconds=session_ttl_seconds,
-            python=python,
-            preload=preload,
-            explain=explain,
-            observers=observers,
-            docker_url=docker_url,
         )
+        self._caller: _Caller = {
+            "confirmation": self._confirmation,
+            "who": self._who,
+            "security_mode": self._asked_mode,
+        }
         self._has_policy = self._pool.has_policy
-        self._bare: SubprocessExecutor | None = None
+        self._light: SubprocessExecutor | None = None
+        if self.security_mode is SecurityMode.PERMISSIVE and not self._has_policy and self._pool.may_be_native:
+            self._light = SubprocessExecutor(
+                chosen,
+                observers=self._pool.observers,
+                who=replace(self._who or Principal(), tool=CODE_TOOL),
+                violations=self._pool.violations,
+            )
         self._started = False
 
     async def __aenter__(self) -> Self:
@@ -122,7 +140,7 @@ class SandboxManager:
         """Make the first boxes ready; the first execution does so otherwise.
 
         Raises:
-            InvalidConfig, PathAccessDenied, InitializationFailed: as `SandboxPool.start`.
+            InvalidArgument, PathAccessDenied, InitializationFailed: as `SandboxPool.start`.
         """
         if not self._started:
             await self._pool.start()
@@ -134,9 +152,8 @@ class SandboxManager:
             await self._pool.release(session_id)
             return
         self._started = False
-        if self._bare is not None:
-            self._bare.close()
-            self._bare = None
+        if self._light is not None:
+            await self._light.close()
         if self._owns_pool:
             await self._pool.stop()
         elif self.session_id is not None:
@@ -151,6 +168,11 @@ class SandboxManager:
         """What was refused, in all sessions."""
         return self._pool.violations
 
+    @property
+    def confirmation(self) -> ConfirmationService | None:
+        """Who is asked where the policy says so."""
+        return self._confirmation
+
     def sessions(self) -> tuple[SessionInfo, ...]:
         return self._pool.sessions()
 
@@ -160,14 +182,14 @@ class SandboxManager:
         self,
         language: str,
         code: str,
-        timeout: float | None = None,
+        timeout: Duration | None = None,
         *,
         session_id: str | None = None,
         context: str | None = None,
         files: Mapping[str, bytes | str] | None = None,
         collect: bool | None = None,
         on_output: OnOutput | None = None,
-    ) -> ExecutionResult:
+    ) -> Result:
         """Run a piece of code; see `execute`."""
         return await self.execute(
             ExecutionRequest(
@@ -186,14 +208,14 @@ class SandboxManager:
         self,
         command: str,
         files: Mapping[str, bytes | str] | None = None,
-        timeout: float | None = None,
+        timeout: Duration | None = None,
         *,
         session_id: str | None = None,
         context: str | None = None,
-        stdin: bytes | None = None,
+        stdin: str | bytes | None = None,
         collect: bool | None = None,
         on_output: OnOutput | None = None,
-    ) -> ExecutionResult:
+    ) -> Result:
         """Run a command line; see `execute`."""
         return await self.execute(
             ExecutionRequest(
@@ -208,58 +230,53 @@ class SandboxManager:
             )
         )
 
-    async def execute(self, request: ExecutionRequest) -> ExecutionResult:
+    async def execute(self, request: ExecutionRequest) -> Result:
         """Run one request.
 
         What the code did, and a refusal by the policy, is in the result.
 
         Raises:
-            InvalidConfig, CommandNotAllowed, PathAccessDenied: the request makes no sense.
+            InvalidArgument, CommandNotAllowed, PathAccessDenied: the request makes no sense.
             PoolExhausted: all boxes are taken, and waiting did not help.
             InitializationFailed, SpawnFailed, Internal, PermissionDenied: as `Sandbox.shell`.
         """
         if (request.code is None) == (request.command is None):
-            raise InvalidConfig("a request has either code or a command", hint="set one of them")
+            raise InvalidArgument("a request has either code or a command", hint="set one of them")
         if not self._started:
             await self.start()
         session_id = request.session_id or self.session_id
-        if session_id is None and self._may_run_bare(request):
-            return await self._run_bare(request)
+        if session_id is None and self._light is not None and _may_be_light(request):
+            assessment = assess("python", request.code or "")
+            if route(assessment, SecurityMode.PERMISSIVE, light_when_safe=True) is Route.DIRECT:
+                return await self._light.execute(request, assessment)
         tool = CODE_TOOL if request.code is not None else SHELL_TOOL
-        routed = await self._routed(tool, request)
         if session_id is not None:
-            sandbox = await self._acquire(session_id, tool, routed)
+            sandbox = self._pool.in_session(session_id, tool, **self._caller)
             async with self._pool.turn(session_id):  # files in, run, files out: one call after the other
                 result = await run_in(sandbox, request, is_fresh=False)
-            return ExecutionResult(result, type_of(sandbox), session_id)
-        sandbox = await self._pool.take(
-            tool, confirmation=self._confirmation, who=self._who, routed=routed, security_mode=self._asked_mode
-        )
+            return replace(result, sandbox_type=type_of(sandbox), session_id=session_id)
+        sandbox = self._pool.for_one_call(tool, reads_files=bool(request.files), **self._caller)
         try:
             result = await run_in(sandbox, request, is_fresh=True)
         finally:
-            self._pool.discard(sandbox, tool)
-        return ExecutionResult(result, type_of(sandbox))
+            self._pool.discard(sandbox)
+        return replace(result, sandbox_type=type_of(sandbox))
 
-    async def _routed(self, tool: str, request: ExecutionRequest) -> Routed | None:
-        """Where a request goes, so that it gets a box that gives enough; the sandbox judges it again by itself."""
-        if not self._has_policy:
-            return None
-        text = request.code if request.code is not None else request.command or ""
-        language = find_language(request.language).name if request.code is not None else None
-        routed = await without_blocking(text, lambda: self._pool.routed(tool, language, text, self._asked_mode))
-        # Harmless code may load a file that comes along, and nobody has read that: it gets a box for any code.
-        return None if request.files and routed is not None and not routed.is_isolated else routed
+    # --- files --------------------------------------------------------------------------------------------------------
 
-    async def _acquire(self, session_id: str, tool: str, routed: Routed | None = None) -> Sandbox:
-        return await self._pool.acquire(
-            session_id,
-            tool,
-            confirmation=self._confirmation,
-            who=self._who,
-            routed=routed,
-            security_mode=self._asked_mode,
-        )
+    @asynccontextmanager
+    async def files(self, session_id: str | None = None) -> AsyncIterator[AgentWorkspace]:
+        """The files of a session, by the paths that its commands see, while nothing of it runs.
+
+            async with manager.files("session_123") as workspace:
+                workspace.write_file("data/in.csv", "a,b")
+
+        Raises:
+            InvalidArgument: no session is named. Otherwise as `execute`.
+        """
+        async with self._sandbox_at_rest(session_id) as sandbox:
+            with sandbox.host_files() as workspace:
+                yield workspace
 
     # --- snapshots ----------------------------------------------------------------------------------------------------
 
@@ -267,7 +284,8 @@ class SandboxManager:
         """Save the workspace of a session, which goes on.
 
         Raises:
-            InvalidConfig: there is no session, or the name is taken.
+            InvalidArgument: no session is named.
+            AlreadyExists: the snapshot's name is taken.
             PermissionDenied: it cannot be written.
         """
         async with self._workspace_of(session_id) as workspace:
@@ -277,7 +295,8 @@ class SandboxManager:
         """Make the workspace of a session what it was; interpreters keep their state, and files that they have open.
 
         Raises:
-            InvalidConfig: there is no such session or snapshot.
+            InvalidArgument: no session is named.
+            NotFound: there is no such snapshot.
             PermissionDenied: it cannot be written.
         """
         async with self._workspace_of(session_id) as workspace:
@@ -286,37 +305,46 @@ class SandboxManager:
     async def fork_session(self, name: str, session_id: str) -> None:
         """Begin a session with the files of a snapshot; raises as `restore_snapshot`, and if the session is there."""
         if session_id in {session.id for session in self.sessions()}:
-            raise InvalidConfig(f"the session {session_id!r} is there already", hint="restore the snapshot into it")
+            raise AlreadyExists(f"the session {session_id!r} exists already", hint="restore the snapshot into it")
         await self.restore_snapshot(name, session_id=session_id)
 
     @asynccontextmanager
     async def _workspace_of(self, session_id: str | None) -> AsyncIterator[Path]:
         """The workspace of a session, while nothing of it runs."""
-        chosen = session_id or self.session_id
-        if chosen is None:
-            raise InvalidConfig("there is no session whose files could be meant", hint="give session_id=")
-        if not self._started:
-            await self.start()
-        sandbox = await self._acquire(chosen, SHELL_TOOL)
-        async with self._pool.turn(chosen):
+        async with self._sandbox_at_rest(session_id) as sandbox:
             yield sandbox.workspace
 
-    # --- without a wall -----------------------------------------------------------------------------------------------
-
-    def _may_run_bare(self, request: ExecutionRequest) -> bool:
-        """Whether PERMISSIVE lets it run as a bare process: Python, found harmless, and no policy to ask for more."""
-        if self.security_mode is not SecurityMode.PERMISSIVE or self._has_policy or request.code is None:
-            return False
-        if request.files or request.collect or find_language(request.language).name != "python":
-            return False
-        return route(assess("python", request.code), self.security_mode, bare_when_safe=True) is Route.DIRECT
-
-    async def _run_bare(self, request: ExecutionRequest) -> ExecutionResult:
-        if self._bare is None:
-            who = replace(self._who or Who(), tool=CODE_TOOL)
-            self._bare = SubprocessExecutor(who=who, observers=self._pool.observers, violations=self._pool.violations)
-        return await self._bare.execute(request)
+    @asynccontextmanager
+    async def _sandbox_at_rest(self, session_id: str | None) -> AsyncIterator[Sandbox]:
+        chosen = session_id or self.session_id
+        if chosen is None:
+            raise InvalidArgument("there is no session whose files could be meant", hint="give session_id=")
+        if not self._started:
+            await self.start()
+        sandbox = await self._pool.acquire(chosen, SHELL_TOOL, **self._caller)
+        async with self._pool.turn(chosen):
+            yield sandbox
 
     def __repr__(self) -> str:
         mode = self._asked_mode or ("mode of the policy" if self._has_policy else self.security_mode)
         return f"<SandboxManager {self.session_id or 'no session'} {mode} {self._pool!r}>"
+
+
+def _refuse_second_opinion(options: SandboxOptions) -> None:
+    """A pool that is given has its options already; who asks and who is asked may differ from manager to manager."""
+    own = SandboxOptions(
+        confirmation=options.confirmation,
+        agent_id=options.agent_id,
+        org_id=options.org_id,
+        security_mode=options.security_mode,
+    )
+    for name in (field.name for field in dataclasses.fields(options)):
+        if getattr(options, name) != getattr(own, name):
+            raise InvalidArgument(f"a pool has its own {name}", hint=f"give {name} to the pool")
+
+
+def _may_be_light(request: ExecutionRequest) -> bool:
+    """Whether PERMISSIVE lets it have the lightest wall if it is found harmless: Python without files."""
+    if request.code is None or request.files or request.collect or request.context is not None:
+        return False
+    return find_language(request.language).name == "python"

@@ -10,48 +10,54 @@ before anything runs, with the decision, and closes after it, with the result; i
 
 import asyncio
 import os
+import signal
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
-from pathlib import Path
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 from ringfence.approvals.ask import SessionMemory, ask
 from ringfence.approvals.base import Approval, ConfirmationService
 from ringfence.approvals.question import hash_request, make_question
 from ringfence.audit import record
-from ringfence.audit.journal import Entry, Journal
+from ringfence.audit.journal import Journal
 from ringfence.audit.redact import Redactor
-from ringfence.engines.base import Box, Process
-from ringfence.errors import CommandNotAllowed, InvalidConfig, PathAccessDenied, RingfenceError, SpawnFailed
-from ringfence.languages.registry import find as find_language
-from ringfence.languages.registry import invocation
-from ringfence.manager.environment import check_variables
-from ringfence.manager.leavings import begin_ns, find_leavings, may_have_left
+from ringfence.engines.base import Process
+from ringfence.errors import RingfenceError, SpawnFailed
+from ringfence.manager.forming import as_run_by, check_form
+from ringfence.manager.leases import Lease, Open
+from ringfence.manager.leftovers import Call
 from ringfence.manager.placing import place_of
-from ringfence.manager.reporting import ABANDONED, Reporting, Watch
-from ringfence.policy.config import is_encodable
+from ringfence.manager.recording import RecordedExecution
+from ringfence.manager.refusing import refusal, too_weak
+from ringfence.manager.reporting import Reporting, RunWatch
+from ringfence.manager.working_directory import Look, find_place, likely_place, no_box
 from ringfence.policy.decide import Place, command_text, decide
-from ringfence.policy.isolation import isolation_of, on_wall
-from ringfence.policy.risk.assess import assess
+from ringfence.policy.given import NOTHING_GIVEN, Given, given_to
+from ringfence.policy.isolation import assess_given, isolation_of
 from ringfence.policy.terms import Terms
-from ringfence.policy.violating import violation_of
 from ringfence.values.grant import Grant
 from ringfence.values.guarantee import Wall
-from ringfence.values.outcome import Refused, Result
+from ringfence.values.outcome import Result, Signalled, TimedOut
+from ringfence.values.principal import Principal
 from ringfence.values.request import Request
-from ringfence.values.risk import Routed
-from ringfence.values.verdict import Decision, Reason, Verdict
-from ringfence.values.who import Who
+from ringfence.values.risk import RouteDecision
+from ringfence.values.verdict import Decision, Verdict
+from ringfence.values.violation import Violation
 
 _ALLOWED_KEPT = 256
 _ALLOWED_LENGTH = 1000
 """How many decisions are remembered, and of texts of which length."""
 Collect = Callable[[Result], Awaitable[Result]]
 """Adds to a result, before it is recorded, which files the run has written."""
+Prepare = Callable[[], Awaitable[None]]
+"""Called when a request may run and has its box, before it runs: files are put in."""
 T = TypeVar("T")
 _READ_AT_ONCE = 4000
 """Characters that are read in a few milliseconds; the longest that are read at all take a second or so."""
+_HASHED_AT_ONCE = 1024 * 1024
+"""Bytes that are hashed in a few milliseconds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,134 +66,181 @@ class Judge:
 
     terms: Terms | None = None
     confirmation: ConfirmationService | None = None
-    who: Who = field(default_factory=Who)
+    who: Principal = field(default_factory=Principal)
     home: str = ""
-    variables: tuple[str, ...] = ()
-    """Names of those that whoever asks has set for all requests, and that count for their risk."""
+    variables: tuple[tuple[str, str], ...] = ()
+    """Those that whoever asks has set for all requests, and that are judged with each."""
 
 
 class Pipeline:
     """The way of every request through one sandbox.
 
     Args:
-        acquire: gives the box; a new one, if there is none yet, for where the request goes.
+        acquire: leases the box; a new one, if there is none yet, for where the request goes.
         standing: the wall that stands already, which a request cannot change.
+        look: the box that stands already, to look for a directory that only it has; None if there is none.
     """
 
     def __init__(
         self,
         grant: Grant,
         journal: Journal,
-        acquire: Callable[[Routed | None], Awaitable[Box]],
+        acquire: Open,
         judge: Judge | None = None,
         reporting: Reporting | None = None,
         standing: Callable[[], Wall | None] = lambda: None,
+        look: Look = no_box,
     ) -> None:
         self._grant = grant
         self._journal = journal
         self._acquire = acquire
         self._standing = standing
+        self._look = look
         self._judge = judge or Judge()
         self._reporting = reporting or Reporting(who=self._judge.who)
-        self._workspace = os.fspath(grant.workspace)
         self._redact = Redactor(journal.settings.redact, grant.env)
         self._who = record.without_secrets(self._judge.who, self._redact)
         self._memory = SessionMemory()
-        self._allowed: dict[tuple[str, Place, str | None], Decision] = {}
-        """Decisions to allow, by text, place and language; the oldest first."""
+        self._allowed: dict[tuple[str, Place, str | None, Given], Decision] = {}
+        """Decisions to allow, by text, place, language, and what it is given; the oldest first."""
         self._isolates = self._judge.terms is not None and isolation_of(self._judge.terms) is not None
+        self._reads = self._judge.terms is not None or self._judge.confirmation is not None
+        """Whether anybody reads what runs before it does."""
         self.running = 0
         """Calls that are not over."""
         self.ended_at = 0.0
         """When the last one was, by the monotonic clock."""
         self._watchers: set[asyncio.Task[None]] = set()
 
-    async def run(self, request: Request, collect: Collect | None = None) -> Result:
-        """Run one request, or say why not; see `_run`, which is the whole way."""
+    async def run(self, request: Request, collect: Collect | None = None, prepare: Prepare | None = None) -> Result:
+        """Run one request, or say why not.
+
+        Args:
+            collect: adds to the result, before it is recorded.
+            prepare: called when it may run and has its box, before it does.
+
+        Raises:
+            CommandNotAllowed, PathAccessDenied, InvalidArgument: the request itself makes no sense.
+            PermissionDenied: the journal cannot be written.
+            InitializationFailed, SpawnFailed, Internal: from the engine.
+        """
         self.running += 1
         try:
-            return await self._run(request, collect)
+            request, execution, decision = await self._begin(request)
+            with execution:
+                result = await self._approve(request, decision, execution)
+                if result is None:
+                    result = await self._execute(request, decision, execution, prepare)
+                if collect is not None:
+                    result = await collect(result)
+                return execution.end(result, files_collected=collect is not None)
         finally:
             self.running -= 1
             self.ended_at = time.monotonic()
 
-    async def _run(self, request: Request, collect: Collect | None) -> Result:
-        """Run one request, or say why not.
+    async def start(self, request: Request, terminal: tuple[int, int] | None) -> Process:
+        """Start a command that goes on; its record is closed when it ends.
 
         Raises:
-            CommandNotAllowed, PathAccessDenied, InvalidConfig: the request itself makes no sense.
-            PermissionDenied: the journal cannot be written.
-            InitializationFailed, SpawnFailed, Internal: from the engine.
+            CommandNotAllowed: it was refused; what `run` raises.
         """
+        request, execution, decision = await self._begin(request, {"background": True})
+        with execution:
+            refused = await self._approve(request, decision, execution)
+            if refused is None:
+                lease = await self._lease(request, decision, execution)
+                refused = too_weak(decision, lease.box)
+            if refused is not None:
+                execution.end(refused, files_collected=False)
+                refused.check()
+            lease.leftovers.started(lease.box)
+            process = await lease.box.start(request, terminal=terminal)
+        watcher = asyncio.get_running_loop().create_task(_record_end(process, execution))
+        self._watchers.add(watcher)
+        watcher.add_done_callback(self._watchers.discard)
+        return process
+
+    async def _begin(
+        self, request: Request, more: Mapping[str, Any] = MappingProxyType({})
+    ) -> tuple[Request, RecordedExecution, Decision]:
+        """Decide, and write the decision down. Returns the request with its directory resolved."""
         check_form(request)
-        run_id = os.urandom(8).hex()
-        place = self.place(request)
+        place = await find_place(request.cwd, self._grant, self._judge.home, self._look)
         decision = await self._decided(request, place)
         if request.cwd is not None:
             request = replace(request, cwd=place.cwd)
         redact = self._redact.knowing(request.env)
-        opened = record.opened(request, decision, place.cwd, self._who, redact)
-        entry = self._journal.open(run_id, opened | _routed(decision, redact))
-        watch = self._reporting.begin(run_id, request, decision)
-        approval = None
-        try:
-            approval = await self._approve(request, decision, watch)
-            result = await self._execute(request, decision, approval)
-            if collect is not None:
-                result = await collect(result)
-        except BaseException as fault:
-            watch.failed(fault.code if isinstance(fault, RingfenceError) else ABANDONED)
-            entry.close(record.failed(fault, redact) | _approved(approval, redact))
-            raise
-        watch.ended(result)
-        ended = record.ended(result, redact, files_collected=collect is not None, workspace=self._workspace)
-        entry.close(ended | _approved(approval, redact))
-        return replace(result, run_id=run_id)
+        opened = await self._opened(request, decision, place, redact)
+        execution = RecordedExecution(self._journal, self._reporting, redact, request, decision, opened | dict(more))
+        return request, execution, decision
 
     def place(self, request: Request) -> Place:
-        """Where a request would run.
+        """Where a request would run, as far as the host knows.
 
         Raises:
-            PathAccessDenied: there is no such directory, or we may not enter it.
+            FileError: there is no such directory, or it cannot be entered.
         """
-        return Place(_resolved_cwd(request, self._grant), self._judge.home)
+        return likely_place(request.cwd, self._grant, self._judge.home)
 
     def decide(self, request: Request, place: Place) -> Decision:
         """All votes on a request, as things stand now."""
-        terms, wall = self._judge.terms, self._standing()
-        variables = self._judge.variables
-        return decide(request, self._grant, place, terms, language=request.language, wall=wall, variables=variables)
+        return self._decide(request, place, self._given(request))
+
+    def _given(self, request: Request) -> Given:
+        """Its input and variables, where somebody reads them."""
+        return given_to(request, self._judge.variables) if self._reads else NOTHING_GIVEN
+
+    def _decide(self, request: Request, place: Place, given: Given) -> Decision:
+        return decide(
+            request,
+            self._grant,
+            place,
+            self._judge.terms,
+            language=request.language,
+            wall=self._standing(),
+            given=given,
+            asks_for_critical=self._judge.confirmation is not None,
+        )
 
     async def _decided(self, request: Request, place: Place) -> Decision:
         """Grant and terms stay as long as the sandbox, and an agent runs the same short lines again and again: what was
         allowed once is not judged anew. Where risk chooses the wall, more than the line counts, and everything is."""
-        text = command_text(request)
-        key = (text, place, request.language)
+        text, given = command_text(request), self._given(request)
+        key = (text, place, request.language, given)
         decision = self._allowed.get(key)
         if decision is not None:
             return decision
-        read = text if self._judge.terms is not None else ""  # without a policy, nobody reads it
-        decision = await without_blocking(read, lambda: self.decide(request, place))
-        if decision.verdict is Verdict.ALLOW and len(text) <= _ALLOWED_LENGTH and not self._isolates:
+        length = len(text) + given.length
+        decision = await without_blocking(length if self._reads else 0, lambda: self._decide(request, place, given))
+        if decision.verdict is Verdict.ALLOW and length <= _ALLOWED_LENGTH and not self._isolates:
             if len(self._allowed) >= _ALLOWED_KEPT:
                 del self._allowed[next(iter(self._allowed))]
             self._allowed[key] = decision
         return decision
 
-    async def _approve(self, request: Request, decision: Decision, watch: Watch) -> Approval | None:
-        """Ask a person where the decision is to ask, and somebody can be asked."""
+    async def _approve(self, request: Request, decision: Decision, execution: RecordedExecution) -> Result | None:
+        """Ask a person where the decision is to ask, and somebody can be asked; why it does not run, if it does not."""
         service = self._judge.confirmation
-        if decision.verdict is not Verdict.ASK or service is None:
-            return None
+        if decision.verdict is Verdict.ASK and service is not None:
+            execution.approval = await self._ask(service, request, decision, execution.watch)
+        return refusal(request, decision, execution.approval)
+
+    async def _ask(
+        self, service: ConfirmationService, request: Request, decision: Decision, watch: RunWatch
+    ) -> Approval | None:
         seconds = decision.asking.timeout_seconds
+        assessment = decision.assessment or assess_given(
+            request.language or "bash", decision.text, self._given(request)
+        )
         question = make_question(
             request,
             decision,
             session=self._judge.who.session_id or "",
             seconds=seconds,
-            risk=assess(request.language or "bash", request.shown).risk,
+            risk=assessment.risk,
             spans=tuple(reason.span for reason in decision.reasons if reason.verdict is Verdict.ASK and reason.span),
             may_remember=decision.asking.remember_session,
+            variables=self._judge.variables,
         )
         asked_at = watch.asked()
         approval = None
@@ -197,210 +250,111 @@ class Pipeline:
             watch.answered(asked_at, approval, seconds)
         return approval
 
-    async def _execute(self, request: Request, decision: Decision, approval: Approval | None) -> Result:
-        refusal = _refusal(request, decision, approval)
-        if refusal is not None:
-            return refusal
-        box = await self._acquire(decision.routed)
-        if (weak := _too_weak(decision, box)) is not None:
+    async def _execute(
+        self,
+        request: Request,
+        decision: Decision,
+        execution: RecordedExecution,
+        prepare: Prepare | None,
+    ) -> Result:
+        """Run it. If it comes to no result, what it was refused and what it left behind is kept in the record."""
+        lease = await self._lease(request, decision, execution)
+        box = lease.box
+        if (weak := too_weak(decision, box)) is not None:
             return weak
-        begin = begin_ns()
-        result = await box.run(as_run_by(box, request))
-        if may_have_left(self._grant, result):
-            left = await find_leavings(self._grant, result, begin)
-            if left:
-                result = replace(result, violations=(*result.violations, *left))
-        return _noted(self._placed(result), decision.routed)
-
-    def _placed(self, result: Result) -> Result:
-        """With the file and line of each rule that the wall refused by."""
-        if not result.violations:
-            return result
-        found = (each if each.place else replace(each, place=place_of(each, self._grant)) for each in result.violations)
-        return replace(result, violations=tuple(found))
-
-    async def start(self, request: Request, terminal: tuple[int, int] | None) -> Process:
-        """Start a command that goes on; its record is closed when it ends.
-
-        Raises:
-            CommandNotAllowed: it was refused; what `run` raises.
-        """
-        check_form(request)
-        run_id = os.urandom(8).hex()
-        place = self.place(request)
-        decision = await self._decided(request, place)
-        request = replace(request, cwd=place.cwd)
-        redact = self._redact.knowing(request.env)
-        opened = record.opened(request, decision, place.cwd, self._who, redact)
-        entry = self._journal.open(run_id, opened | _routed(decision, redact) | {"background": True})
-        watch = self._reporting.begin(run_id, request, decision)
-        approval = None
+        if prepare is not None:
+            await prepare()
+        asked = as_run_by(box, request)
+        call = lease.leftovers.begin(box, request)
         try:
-            approval = await self._approve(request, decision, watch)
-            refusal = _refusal(request, decision, approval)
-            if refusal is None:
-                box = await self._acquire(decision.routed)
-                refusal = _too_weak(decision, box)
-            if refusal is None:
-                process = await box.start(request, terminal=terminal)
+            result = await box.run(asked)
         except BaseException as fault:
-            watch.failed(fault.code if isinstance(fault, RingfenceError) else ABANDONED)
-            entry.close(record.failed(fault, redact) | _approved(approval, redact))
+            execution.lost += await self._salvaged(lease, asked, call, fault)
             raise
-        if refusal is not None:
-            watch.ended(refusal)
-            entry.close(record.ended(refusal, redact, files_collected=False) | _approved(approval, redact))
-            refusal.check()
-        watcher = asyncio.get_running_loop().create_task(_record_end(process, entry, approval, redact, watch))
-        self._watchers.add(watcher)
-        watcher.add_done_callback(self._watchers.discard)
-        return process
+        found = await lease.leftovers.look(box, call, result.observed)
+        if found:
+            result = replace(result, violations=(*result.violations, *found))
+        return _noted(_placed(result, lease.grant), decision.routed, request, lease.grant)
+
+    async def _lease(self, request: Request, decision: Decision, execution: RecordedExecution) -> Lease:
+        """The box, for where the request goes."""
+        lease = await self._acquire(decision.routed)
+        execution.runs_with(lease.grant)
+        if lease.grant.workspace != self._grant.workspace:  # judged before there was one
+            old, new = hash_request(request, self._grant), hash_request(request, lease.grant)
+            self._memory.rename(self._judge.who.session_id or "", old, new)
+            self._grant = lease.grant
+        return lease
+
+    async def _salvaged(
+        self, lease: Lease, request: Request, call: Call, fault: BaseException
+    ) -> tuple[Violation, ...]:
+        """A command that ends its box, or whose caller gives up, is looked at like any other."""
+        refused, seen = lease.box.last_seen(request)
+        found = await lease.leftovers.look(lease.box, call, seen if isinstance(fault, SpawnFailed) else None)
+        result = Result(ending=Signalled(signal.SIGKILL), violations=(*refused, *found))
+        return _placed(result, lease.grant).violations
+
+    async def look_last(self, lease: Lease) -> None:
+        """A box is gone: look at what was left in it after the last call, and write down what is found."""
+        found = await lease.leftovers.look_last(lease.box)
+        if not found:
+            return
+        run_id = os.urandom(8).hex()
+        about = self._reporting
+        about.violations.record(found, session=about.session, tool=about.tool, run_id=run_id)
+        workspace = os.fspath(lease.grant.workspace)
+        entry = self._journal.open(run_id, record.closing(workspace, self._who, self._redact))
+        entry.close(record.left_behind(found, self._redact))
+
+    async def _opened(self, request: Request, decision: Decision, place: Place, redact: Redactor) -> dict[str, Any]:
+        """What is recorded before it runs; a long input is hashed in a thread."""
+        length = len(request.stdin) if isinstance(request.stdin, bytes) else 0
+        words = (request, decision, place.cwd, self._who, redact, self._judge.variables)
+        return record.opened(*words) if length <= _HASHED_AT_ONCE else await asyncio.to_thread(record.opened, *words)
 
     async def finish(self) -> None:
-        """Wait until the records of all that went on are closed; called when the box is gone."""
-        if self._watchers:
-            await asyncio.wait(self._watchers)
+        """Wait until the records of all that went on are closed; called when the box is gone, from whatever loop."""
+        here = asyncio.get_running_loop()
+        for watcher in tuple(self._watchers):
+            loop = watcher.get_loop()
+            if loop is here:
+                await asyncio.wait((watcher,))
+            elif loop.is_running():
+                await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(_until_done(watcher), loop))
 
 
-async def without_blocking(text: str, judge: Callable[[], T]) -> T:
+async def without_blocking(length: int, judge: Callable[[], T]) -> T:
     """Judge a text; a long one in a thread, so that nobody else has to wait while it is read."""
-    return judge() if len(text) <= _READ_AT_ONCE else await asyncio.to_thread(judge)
+    return judge() if length <= _READ_AT_ONCE else await asyncio.to_thread(judge)
 
 
-async def _record_end(
-    process: Process, entry: Entry, approval: Approval | None, redact: Redactor, watch: Watch
-) -> None:
+async def _until_done(task: asyncio.Task[None]) -> None:
+    await asyncio.wait((task,))
+
+
+async def _record_end(process: Process, execution: RecordedExecution) -> None:
     try:
-        result = await process.wait()
-        assert result is not None, "without a timeout it waits for the end"
-        watch.ended(result)
-        ended = record.ended(result, redact, files_collected=False)
+        execution.end(await process.wait_end(), files_collected=False)
     except RingfenceError as fault:
-        watch.failed(fault.code)
-        ended = record.failed(fault, redact)
-    entry.close(ended | _approved(approval, redact))
+        execution.fail(fault)
+    except asyncio.CancelledError as fault:  # the loop is being closed before the sandbox is
+        execution.fail(fault)
+        raise
 
 
-def as_run_by(box: Box, request: Request) -> Request:
-    """The request as this box takes it: code goes to an interpreter of its own, or to a program of its language.
-
-    Raises:
-        InvalidConfig: there is no such language, or the code makes no sense in it.
-        SpawnFailed: its interpreter is not there; says how to get it.
-    """
-    if request.code is None or request.language is None or request.language in box.interprets:
-        return request
-    language = find_language(request.language)
-    program = box.find_program(language.programs)
-    if program is None:
-        raise SpawnFailed(language.programs[0], f"there is no {language.name} in the box", hint=language.install)
-    made = invocation(language, request.code, program)
-    stdin = request.stdin if made.stdin is None else made.stdin
-    return replace(request, code=None, context=None, argv=made.argv, stdin=stdin)
+def _placed(result: Result, grant: Grant) -> Result:
+    """With the file and line of each rule that the wall refused by."""
+    if not result.violations:
+        return result
+    found = (each if each.place else replace(each, place=place_of(each, grant)) for each in result.violations)
+    return replace(result, violations=tuple(found))
 
 
-def _refusal(request: Request, decision: Decision, approval: Approval | None) -> Result | None:
-    """Why it does not run; None if it may: because the decision says so, or because exactly this was approved."""
-    reason = decision.deciding
-    match decision.verdict:
-        case Verdict.ALLOW:
-            return None
-        case Verdict.ASK if approval is not None and approval.covers(hash_request(request, decision.grant)):
-            return None
-        case Verdict.ASK if approval is not None:
-            why = f"{reason.why}; {approval.by} did not say yes ({approval.how})"
-        case Verdict.ASK:
-            why = f"{reason.why}; a person has to say yes, and there is nobody to ask"
-            other = "" if reason.allow_by.startswith("a person's yes") else f", or {reason.allow_by}"
-            where = f"run it where somebody can be asked: at a terminal, or with Sandbox(confirmation=...){other}"
-            reason = replace(reason, allow_by=where)
-        case Verdict.DENY:
-            why = reason.why
-    return _refused(decision, reason, why)
-
-
-def _too_weak(decision: Decision, box: Box) -> Result | None:
-    """Why it does not run in this box: another call chose its wall while this one waited; None if it may."""
-    against = on_wall(decision.routed, box.wall)
-    return _refused(decision, against, against.why) if against is not None else None
-
-
-def _refused(decision: Decision, reason: Reason, why: str) -> Result:
-    violation = violation_of(decision, reason, why, time.time())
-    return Result(ending=Refused(why, reason.place, reason.allow_by), violations=(violation,))
-
-
-def _noted(result: Result, routed: Routed | None) -> Result:
-    """With why it ran behind this wall, where its risk chose it."""
+def _noted(result: Result, routed: RouteDecision | None, request: Request, grant: Grant) -> Result:
+    """With why it ran behind this wall, where its risk chose it; and with what allowed it no more time."""
+    if isinstance(result.ending, TimedOut) and (request.timeout or float("inf")) > grant.limits.wall_seconds:
+        result = replace(result, ending=replace(result.ending, capped_by=grant.wall_capped_by))
     if routed is None or result.wall is None:
         return result
     return replace(result, wall=replace(result.wall, notes=(*result.wall.notes, routed.why)))
-
-
-def check_form(request: Request) -> None:
-    """Refuse what no wall and no policy could make sense of.
-
-    Raises:
-        CommandNotAllowed: empty, or with a NUL byte, which would end it early without a word.
-        InvalidConfig: a variable or a time that cannot be.
-    """
-    text = request.command if request.command is not None else request.code
-    words = (text,) if text is not None else request.argv or ()
-    if not words or not words[0].strip():
-        raise CommandNotAllowed("the command is empty", hint="say what to run")
-    for word in words:
-        if "\0" in word:
-            raise CommandNotAllowed("the command holds a NUL byte", command=word, hint="remove it")
-        if not is_encodable(word):
-            raise CommandNotAllowed("the command holds half a character", hint="give it as proper Unicode")
-    check_variables(request.env)
-    if request.timeout is not None and not request.timeout > 0:
-        raise InvalidConfig(
-            f"a timeout of {request.timeout!r} s is not above zero", hint="leave it out for the default"
-        )
-
-
-def _resolved_cwd(request: Request, grant: Grant) -> Path:
-    """Where it runs, with links resolved: `/workspace` is the workspace, a relative path starts there.
-
-    Raises:
-        PathAccessDenied: there is no such directory, or we may not enter it.
-    """
-    if request.cwd is None:
-        return grant.workspace
-    given = Path(request.cwd)
-    if "\0" in os.fspath(given) or not is_encodable(os.fspath(given)):
-        raise PathAccessDenied(os.fspath(given), "a working directory with a NUL byte or half a character")
-    if given.parts[:2] == ("/", "workspace") != grant.workspace.parts[:2]:
-        given = grant.workspace.joinpath(*given.parts[2:])
-    path = grant.workspace / given
-    try:
-        real = path.resolve(strict=True)
-        if not real.is_dir():
-            raise PathAccessDenied(os.fspath(given), "the working directory is not a directory")
-        os.close(os.open(real, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
-    except (OSError, RuntimeError) as fault:
-        why = getattr(fault, "strerror", None) or "a loop of links"
-        raise PathAccessDenied(
-            os.fspath(given), f"the working directory cannot be used: {why}", hint="give an existing directory"
-        ) from fault
-    return real
-
-
-def _routed(decision: Decision, redact: Redactor) -> dict[str, Any]:
-    """Where it goes and why, for the record; words of the code may be in it."""
-    routed = decision.routed
-    return {} if routed is None else {"route": routed.route.name.lower(), "route_why": redact.text(routed.why)}
-
-
-def _approved(approval: Approval | None, redact: Redactor) -> dict[str, Any]:
-    if approval is None:
-        return {}
-    said = {
-        "granted": approval.granted,
-        "by": redact.text(approval.by),
-        "how": redact.text(approval.how),
-        "remembered": approval.remembered,
-        "request_hash": approval.request_hash,
-    }
-    return {"approval": said}

@@ -4,12 +4,13 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from ringfence.policy.config import SandboxConfig
+from ringfence.policy.decide import BUILT_IN_PLACE
 from ringfence.policy.terms import Terms
 from ringfence.values.grant import Grant
 from ringfence.values.limits import Limit
 from ringfence.values.violation import Violation
 
-BUILT_IN: Final = "built-in"
+BUILT_IN: Final = BUILT_IN_PLACE
 _CONFIG_LIMITS: Final = {Limit.OPEN_FILES: "openFiles", Limit.FILE_SIZE: "fileSize"}
 """Limits that the configuration spells in another way."""
 

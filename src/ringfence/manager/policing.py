@@ -2,22 +2,24 @@
 
 import os
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Self
 
 from ringfence.errors import InvalidConfig
-from ringfence.manager.configuring import home_directory
+from ringfence.manager.configuring import home_directory, load_config, state_directory
+from ringfence.manager.hiding import Caller, blacklist_of
+from ringfence.manager.network_presets import lazy_clients
 from ringfence.policy import judging
 from ringfence.policy.decide import Place, decide
 from ringfence.policy.document import MAX_CHARACTERS
 from ringfence.policy.layer import effective, known_roles, known_tools
 from ringfence.policy.load import load_policy
 from ringfence.policy.model import Policy
-from ringfence.policy.reading import Surroundings
+from ringfence.policy.reading import ExpansionContext
 from ringfence.policy.terms import Terms
 from ringfence.values.facts import HostFact, PathFact, Span, Touch
 from ringfence.values.grant import Grant
-from ringfence.values.limits import Limits
 from ringfence.values.request import Request
 from ringfence.values.verdict import Decision, Reason, Verdict
 
@@ -64,14 +66,14 @@ class PolicyEngine:
     @classmethod
     def from_text(cls, text: str, source: str = "policy") -> Self:
         """One policy that is not in a file."""
-        return cls((load_policy(text, source, _surroundings(os.environ)),))
+        return cls((load_policy(text, source, _expansion_context(os.environ)),))
 
     def tightened(self, later: Iterable[Policy]) -> Self:
         """The same policies with further ones after them."""
         return type(self)((*self.policies, *later))
 
     def under(self, earlier: Iterable[Policy]) -> Self:
-        """The same policies below others; one that is there already is not added again."""
+        """The same policies below others; one that exists already is not added again."""
         mine = {policy.source for policy in self.policies}
         return type(self)((*(policy for policy in earlier if policy.source not in mine), *self.policies))
 
@@ -108,17 +110,23 @@ class PolicyEngine:
         workspace: StrPath = judging.INSIDE,
         grant: Grant | None = None,
     ) -> Decision:
-        """All votes on a request, without running it. `workspace` is where it would run.
+        """All votes on a request, without running it, under the configuration that is in force.
+
+        Args:
+            workspace: where it would run; need not be there.
+            grant: what it would be granted, instead of what the configuration says.
 
         Raises:
-            InvalidConfig: no policy knows the tool, or the role.
+            InvalidConfig: no policy knows the tool, or the role; or the configuration is wrong.
         """
-        terms = self.terms(tool, role)
+        terms, home = self.terms(tool, role), home_directory(os.environ)
         if grant is None:
-            grant = Grant(workspace=Path(workspace), limits=terms.limits(Limits()), requires=terms.requires)
+            config = load_config(os.environ, home)
+            caller = Caller(os.environ, home, state_directory(os.environ, home))
+            hiding = blacklist_of(config, caller, terms, os.fspath(workspace))
+            grant = replace(hiding, limits=terms.limits(config.limits), requires=terms.requires)
         cwd = grant.workspace if request.cwd is None else grant.workspace / request.cwd
-        place = Place(cwd, home_directory(os.environ))
-        return decide(request, grant, place, terms, language=language)
+        return decide(request, grant, Place(cwd, home), terms, language=language or request.language)
 
     check_permission = decide
 
@@ -164,7 +172,7 @@ def read_policy(path: StrPath, environ: Mapping[str, str]) -> Policy:
     except UnicodeDecodeError as fault:
         line = data[: fault.start].count(b"\n") + 1
         raise InvalidConfig("the policy is not UTF-8", source=source, line=line, hint="save it as UTF-8") from None
-    return load_policy(text, source, _surroundings(environ))
+    return load_policy(text, source, _expansion_context(environ))
 
 
 def organisation_policy(environ: Mapping[str, str]) -> tuple[Policy, ...]:
@@ -173,10 +181,11 @@ def organisation_policy(environ: Mapping[str, str]) -> tuple[Policy, ...]:
     return (read_policy(named, environ),) if named else ()
 
 
-def _surroundings(environ: Mapping[str, str]) -> Surroundings:
-    return Surroundings(home_directory(environ), environ)
+def _expansion_context(environ: Mapping[str, str]) -> ExpansionContext:
+    home = home_directory(environ)
+    return ExpansionContext(home, environ, lazy_clients(environ, home))
 
 
 def _strictest(votes: Iterable[Reason]) -> Reason:
-    allowed = Reason(Verdict.ALLOW, "default", "nothing speaks against it")
+    allowed = Reason(Verdict.ALLOW, "default", "no rule objects")
     return max((allowed, *votes), key=lambda vote: vote.verdict)

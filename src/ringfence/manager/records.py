@@ -11,6 +11,8 @@ from ringfence.audit.files import lines, take_snapshot
 from ringfence.audit.violations import RecordedViolation
 from ringfence.values.violation import Violation
 
+EXECUTION = b'"event_type":"sandbox_execution"'
+"""What the line of a record of a run holds; the others are of commits and of the log itself."""
 _HAS_VIOLATIONS = b'"violations":[{'
 
 
@@ -43,14 +45,15 @@ def violations_of(found: Iterable[dict[str, Any]]) -> Iterator[RecordedViolation
                 violation = Violation.from_record(part)
                 yield RecordedViolation(
                     violation,
-                    violation.at or _seconds(record.get("timestamp")),
+                    violation.at or recorded_at(record),
                     str(record.get("session_id") or record.get("session") or ""),
                     str(record.get("tool") or ""),
                     str(record.get("run") or ""),
                 )
 
 
-def _seconds(timestamp: object) -> float:
+def recorded_at(record: dict[str, Any]) -> float:
+    """When the run began, in seconds since the epoch; 0 if the record does not say."""
     with suppress(ValueError, TypeError):
-        return datetime.fromisoformat(str(timestamp)).timestamp()
+        return datetime.fromisoformat(str(record.get("timestamp"))).timestamp()
     return 0.0

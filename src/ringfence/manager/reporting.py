@@ -6,7 +6,7 @@ Without observers an execution costs some tests of empty tuples here, and nothin
 import logging
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -24,9 +24,10 @@ from ringfence.audit.events import (
 )
 from ringfence.audit.violations import ViolationStore
 from ringfence.values.outcome import Result, Usage
+from ringfence.values.principal import Principal
 from ringfence.values.request import Request
 from ringfence.values.verdict import Decision
-from ringfence.values.who import Who
+from ringfence.values.violation import Violation
 
 _NEARLY = 0.98
 """Share of the time that a person was given, from which on no answer is for want of time; clocks are not exact."""
@@ -47,7 +48,7 @@ def tell(observers: tuple[Observer, ...], event: Event) -> None:
 class Reporting:
     """To whom a sandbox's executions are told, and on whose behalf they are done."""
 
-    who: Who = field(default_factory=lambda: Who(sandbox_id=os.urandom(8).hex()))
+    who: Principal = field(default_factory=lambda: Principal(sandbox_id=os.urandom(8).hex()))
     violations: ViolationStore = field(default_factory=ViolationStore)
     observers: tuple[Observer, ...] = ()
 
@@ -63,9 +64,9 @@ class Reporting:
     def sandbox_id(self) -> str:
         return self.who.sandbox_id or ""
 
-    def begin(self, run_id: str, request: Request, decision: Decision) -> "Watch":
+    def begin(self, run_id: str, request: Request, decision: Decision) -> "RunWatch":
         """Watch one execution; call `ended` or `failed` on what is returned."""
-        return Watch(self, run_id, request, decision)
+        return RunWatch(self, run_id, request, decision)
 
     def opened(self, usage: Callable[[], Usage]) -> None:
         if self.observers:
@@ -76,7 +77,7 @@ class Reporting:
             tell(self.observers, SandboxClosed(sandbox_id=self.sandbox_id))
 
 
-class Watch:
+class RunWatch:
     """One execution, from its decision to its end."""
 
     __slots__ = ("_asked_seconds", "_began", "_decision", "_reporting", "_request", "_run_id", "_started_at")
@@ -97,7 +98,10 @@ class Watch:
         if about.observers:
             self._tell(result, "")
 
-    def failed(self, code: str) -> None:
+    def failed(self, code: str, violations: Sequence[Violation] = ()) -> None:
+        about = self._reporting
+        if violations:
+            about.violations.record(tuple(violations), session=about.session, tool=about.tool, run_id=self._run_id)
         if self._reporting.observers:
             self._tell(None, code)
 
@@ -138,7 +142,7 @@ class Watch:
 
 
 def outcome_of(approval: Approval | None, seconds: float, given_seconds: float) -> Outcome:
-    """What came of asking. Nobody's refusal is a time-out if the time was up, else nobody could be asked."""
+    """How questions were answered. Nobody's refusal is a time-out if the time was up, else nobody could be asked."""
     if approval is None:
         return Outcome.ABANDONED
     if approval.granted:

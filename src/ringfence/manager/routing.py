@@ -1,7 +1,7 @@
-"""Takes the first engine that can be had: the one that is asked for, then those that the policy names instead.
+"""Takes the first engine that is available: the one that is asked for, then those that the policy names instead.
 
-An engine that cannot be had is an error, unless the policy names another that guarantees at least as much. Which one it
-became, and why, is in the notes of the wall, and so in every result and record.
+An engine that is not available is an error, unless the policy names another that guarantees at least as much. Which
+one it became, and why, is in the notes of the wall, and so in every result and record.
 """
 
 from collections.abc import Iterator
@@ -53,8 +53,8 @@ class FirstEngine:
                 box.note(f"{engine.name} instead of {first.name}, as the policy allows ({refused[0]})")
                 return box
         raise InitializationFailed(
-            f"no engine that the policy allows can be had ({'; '.join(refused)})",
-            hint="mend the first, or name another in `alternatives` of the policy; run `ringfence doctor`",
+            f"no engine that the policy allows is available ({'; '.join(refused)})",
+            hint="repair the first, or name another in `alternatives` of the policy; run `ringfence doctor`",
         )
 
 

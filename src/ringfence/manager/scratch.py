@@ -12,6 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from ringfence.errors import PermissionDenied
+from ringfence.manager.session_places import settle_abandoned
 from ringfence.workspace.places import workspaces_directory
 from ringfence.workspace.removing import remove_tree
 
@@ -26,11 +27,15 @@ def scratch_directory(environ: Mapping[str, str], home: str) -> Path:
 class Scratch:
     """Makes and removes workspaces; close it."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, contents: tuple[str, ...] = ()) -> None:
         """
+        Args:
+            contents: directories that are in each new workspace.
+
         Raises:
             PermissionDenied: the directory cannot be made or written.
         """
+        self._contents = contents
         try:
             directory.mkdir(parents=True, exist_ok=True, mode=0o700)
             _remove_abandoned(directory)
@@ -42,13 +47,18 @@ class Scratch:
             ) from fault
 
     def make(self) -> Path:
-        """A new, empty workspace."""
+        """A new workspace, with nothing in it but `contents`."""
         path = self._own / os.urandom(8).hex()
         path.mkdir(mode=0o700)
+        for name in self._contents:
+            (path / name).mkdir(mode=0o700)
         return path
 
     def remove_empty(self, workspace: Path) -> bool:
         """Remove one if nothing is in it, as in most, or it is gone already; does not take long."""
+        for name in self._contents:
+            with suppress(OSError):
+                os.rmdir(workspace / name)
         try:
             os.rmdir(workspace)
         except FileNotFoundError:
@@ -90,6 +100,7 @@ def _remove_abandoned(directory: Path) -> None:
             lock = os.open(directory / name, _DIRECTORY)
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                settle_abandoned(directory, directory / name)
                 remove_tree(directory / name)
             finally:
                 os.close(lock)

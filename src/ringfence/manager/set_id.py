@@ -26,7 +26,7 @@ _CAPABILITY: Final = "SCHILY.xattr.security.capability"
 """Where an archive keeps the capabilities that a file gives to who runs it: as good as set-uid."""
 
 
-class Readable(Protocol):
+class ReadableBinary(Protocol):
     def read(self, count: int, /) -> bytes: ...
 
 
@@ -39,7 +39,7 @@ class _Layer:
     """Directories of which nothing below this layer is left."""
 
 
-def set_id_programs(archive: Readable) -> tuple[str, ...]:
+def set_id_programs(archive: ReadableBinary) -> tuple[str, ...]:
     """The paths of files that run as somebody else than who starts them, sorted.
 
     Raises:
@@ -123,6 +123,6 @@ def _is_gone(path: str, layer: _Layer) -> bool:
     return "" in layer.emptied
 
 
-def _as_file(archive: Readable) -> Any:
+def _as_file(archive: ReadableBinary) -> Any:
     """tarfile asks for nothing but `read` of what it streams, whatever its types say."""
     return archive

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from ringfence.engines.base import Box
-from ringfence.errors import InvalidConfig, PermissionDenied
+from ringfence.errors import InvalidArgument, PermissionDenied
 from ringfence.values.grant import Grant, Shadowing
 from ringfence.workspace.absorbing import absorb
 from ringfence.workspace.shadow import Shadow, ShadowKind
@@ -26,20 +26,20 @@ def shadowed(grant: Grant, shadow: Shadow, memory_bytes: int = 0) -> Grant:
         memory_bytes: if not 0, changes are kept in memory of this size while a box stands.
 
     Raises:
-        InvalidConfig: it is the shadow of another directory, or shows what the grant hides.
+        InvalidArgument: it is the shadow of another directory, or shows what the grant hides.
     """
     if shadow.lower != grant.workspace:
-        raise InvalidConfig(
+        raise InvalidArgument(
             f"shadow {shadow.id} is one of {shadow.lower}, not of {grant.workspace}", hint="give its own directory"
         )
     more = [row for row in grant.denied if row not in shadow.denied]
     if more:
-        raise InvalidConfig(
+        raise InvalidArgument(
             f"shadow {shadow.id} was made when {more[0]!r} was not on the blacklist", hint="make a new shadow"
         )
     is_copy = shadow.kind is ShadowKind.COPY
     if is_copy and memory_bytes:
-        raise InvalidConfig(
+        raise InvalidArgument(
             f"shadow {shadow.id} is a copy ({shadow.why}), and a copy has no size", hint="leave the size out"
         )
     return replace(grant, shadow=Shadowing(shadow.directory, is_copy, memory_bytes))

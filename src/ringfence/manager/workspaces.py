@@ -8,33 +8,35 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from types import TracebackType
-from typing import Self
+from typing import Self, Unpack
 
 from ringfence.audit import record
 from ringfence.audit.commits import EVENT, committed, committing
 from ringfence.audit.redact import Redactor
-from ringfence.errors import InvalidConfig
-from ringfence.manager.assemble import Judged, assemble
+from ringfence.errors import InvalidArgument, NotFound
+from ringfence.manager.assemble import assemble
 from ringfence.manager.configuring import home_directory, open_journal
-from ringfence.manager.granting import Wish
-from ringfence.manager.leavings import held_back
+from ringfence.manager.options import OptionFields, SandboxOptions, StrPath, make_options
+from ringfence.manager.policing import CODE_TOOL
 from ringfence.manager.shadowing import shadows_directory
 from ringfence.values.change import Change, Committed, FileHunks, Recovered, Selection
 from ringfence.values.grant import Grant
-from ringfence.values.who import Who
+from ringfence.values.principal import Principal
 from ringfence.workspace.bases import keep_bases
 from ringfence.workspace.commit import commit
 from ringfence.workspace.copying import Progress as Progress
 from ringfence.workspace.copying import no_progress
 from ringfence.workspace.diff import changes
+from ringfence.workspace.leftovers.holding import holding_back
 from ringfence.workspace.patch import Patch, hunks_of, line_counts, patch
 from ringfence.workspace.places import snapshots_directory
 from ringfence.workspace.plan import nothing_held
 from ringfence.workspace.recover import recover
-from ringfence.workspace.shadow import STATE_FILE, ShadowStore
+from ringfence.workspace.shadow import STATE_FILE
 from ringfence.workspace.shadow import Shadow as Shadow  # front doors see it through us
 from ringfence.workspace.shadow import ShadowKind as ShadowKind
-from ringfence.workspace.snapshots.comparing import Change as Difference
+from ringfence.workspace.shadow_store import ShadowStore
+from ringfence.workspace.snapshots.comparing import Difference
 from ringfence.workspace.snapshots.manifest import Snapshot as Snapshot
 from ringfence.workspace.snapshots.saving import Progress as SaveProgress
 from ringfence.workspace.snapshots.store import SnapshotStore
@@ -51,10 +53,10 @@ class Workspaces:
         PermissionDenied: the directory cannot be used.
     """
 
-    def __init__(self, environ: Mapping[str, str] | None = None, *, who: Who | None = None) -> None:
+    def __init__(self, environ: Mapping[str, str] | None = None, *, who: Principal | None = None) -> None:
         self._environ = os.environ if environ is None else environ
         self._home = home_directory(self._environ)
-        self._who = replace(who or Who(), tool=EVENT)
+        self._who = replace(who or Principal(), tool=EVENT)
         self._store = ShadowStore(shadows_directory(self._environ, self._home))
         self._snapshots = SnapshotStore(snapshots_directory(self._environ, self._home))
         self._journal = open_journal(self._environ, self._home)
@@ -74,22 +76,34 @@ class Workspaces:
 
     def new(
         self,
-        project: str | os.PathLike[str],
+        options: SandboxOptions | StrPath | None = None,
         *,
         name: str = "",
         kind: ShadowKind | None = None,
-        judged: Judged | None = None,
         progress: Callable[[Progress], None] = no_progress,
+        **fields: Unpack[OptionFields],
     ) -> Shadow:
         """Make a shadow of a project, with the blacklist and the protected names that are in force for it.
 
+        Args:
+            options: those of the sandbox that will work on it, so that all that they hide is hidden in it; or the
+                project.
+            fields: single fields of `SandboxOptions`.
+
         Raises:
-            InvalidConfig, PathAccessDenied: it cannot be granted.
+            InvalidArgument, PathAccessDenied: it cannot be granted.
             PermissionDenied, InitializationFailed: it cannot be made.
         """
-        assembly = assemble(Wish(workspace=project), judged=judged, environ=self._environ)
+        chosen = make_options(options, fields)
+        if chosen.shadow is not None:
+            raise InvalidArgument("a shadow of a shadow", hint="leave shadow= out; see `fork`")
+        assembly = assemble(chosen, environ=self._environ)
         assembly.journal.close()
-        return self.new_for(assembly.grant, name=name, kind=kind, progress=progress)
+        grant = assembly.grant
+        if chosen.tool is None:  # what is hidden from code may be more than what is hidden from commands
+            hidden = (*grant.denied, *assembly.for_tool(CODE_TOOL).grant.denied)
+            grant = replace(grant, denied=tuple(dict.fromkeys(hidden)))
+        return self.new_for(grant, name=name, kind=kind, progress=progress)
 
     def new_for(
         self,
@@ -99,9 +113,14 @@ class Workspaces:
         kind: ShadowKind | None = None,
         progress: Callable[[Progress], None] = no_progress,
     ) -> Shadow:
-        """The same for a grant that is there already."""
+        """The same for a grant that exists already."""
         return self._store.new(
-            grant.workspace, denied=grant.denied, protected=grant.protected, name=name, kind=kind, progress=progress
+            grant.workspace,
+            denied=grant.denied,
+            protected=grant.protected_in(grant.workspace),
+            name=name,
+            kind=kind,
+            progress=progress,
         )
 
     def list(self) -> tuple[Shadow, ...]:
@@ -116,14 +135,14 @@ class Workspaces:
         """A shadow by its id, the beginning or end of it, or its name.
 
         Raises:
-            InvalidConfig: there is none, or more than one.
+            NotFound: there is none, or more than one.
         """
         found = [one for one in self.list() if text and (text == one.name or one.id.startswith(text))]
         found = found or [one for one in self.list() if text and one.id.endswith(text)]
         if len(found) == 1:
             return found[0]
         known = ", ".join(one.name or one.id for one in self.list()[-5:]) or "there is none at all"
-        raise InvalidConfig(
+        raise NotFound(
             f"{'no shadow' if not found else f'{len(found)} shadows'} for {text!r}",
             hint=f"`ringfence workspace list` shows them; the last ones: {known}",
         )
@@ -173,7 +192,7 @@ class Workspaces:
         self._journal.prepare()
         who = record.without_secrets(self._who, redact)
         entry = self._journal.open(os.urandom(8).hex(), committing(shadow.id, shadow.lower, who, redact))
-        held = nothing_held if allow_protected else held_back(shadow.upper)
+        held = nothing_held if allow_protected else holding_back()
         try:
             done = commit(shadow, select=select, seen=seen, allow_protected=allow_protected, merge=merge, held=held)
         except BaseException as fault:
@@ -188,7 +207,7 @@ class Workspaces:
         """Save a shadow as it is; only what changed since the last time is read.
 
         Raises:
-            InvalidConfig: the name is taken, or none.
+            AlreadyExists, InvalidArgument: the name is taken, or none.
             PermissionDenied: the shadow is in use.
         """
         with self._store.lock(shadow):
@@ -208,11 +227,11 @@ class Workspaces:
         """Make a shadow what it was; what was done in it since then is gone.
 
         Raises:
-            InvalidConfig: there is no such snapshot, or it is one of another shadow.
+            NotFound, InvalidArgument: there is no such snapshot, or it is one of another shadow.
             PermissionDenied: the shadow is in use.
         """
         if json.loads(self._snapshots.read(name, STATE_FILE)).get("id") != shadow.id:
-            raise InvalidConfig(f"{name!r} is a snapshot of another shadow", hint="fork it instead")
+            raise InvalidArgument(f"{name!r} is a snapshot of another shadow", hint="fork it instead")
         with self._store.lock(shadow):
             self._snapshots.restore(name, shadow.directory, in_place=True)
 
@@ -220,7 +239,7 @@ class Workspaces:
         """A new shadow from a snapshot, beside the one that was saved.
 
         Raises:
-            InvalidConfig: there is no such snapshot, or it is none of a shadow.
+            NotFound, InvalidArgument: there is no such snapshot, or it is none of a shadow.
         """
         return self._store.adopt(lambda directory: self._snapshots.fork(name, directory), name=shadow_name)
 
@@ -238,3 +257,19 @@ class Workspaces:
 
     def discard_broken(self, shadow_id: str) -> None:
         self._store.discard_broken(shadow_id)
+
+
+def list_shadows(environ: Mapping[str, str]) -> tuple[Shadow, ...]:
+    """All shadows, the oldest first, without looking after interrupted commits: for whoever only wants names.
+
+    Raises:
+        PermissionDenied, InvalidConfig: the directory that they lie in cannot be used.
+    """
+    directory = shadows_directory(environ, home_directory(environ))
+    return ShadowStore(directory).list() if directory.exists() else ()
+
+
+def list_snapshots(environ: Mapping[str, str]) -> tuple[Snapshot, ...]:
+    """The same for snapshots."""
+    directory = snapshots_directory(environ, home_directory(environ))
+    return SnapshotStore(directory).list() if directory.exists() else ()

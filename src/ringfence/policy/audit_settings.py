@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from ringfence.errors import InvalidConfig
+from ringfence.errors import InvalidArgument, InvalidConfig
 from ringfence.policy.environment import Variable, lookup
 from ringfence.values.sizes import parse_duration, parse_size
 
@@ -82,7 +82,7 @@ def _fsync(variable: Variable) -> Fsync:
 def _duration(variable: Variable) -> float:
     try:
         seconds = parse_duration(variable.value)
-    except InvalidConfig as fault:
+    except InvalidArgument as fault:
         raise InvalidConfig(f"{variable.name}: {fault.message}", hint=fault.hint) from None
     if not seconds > 0:
         raise InvalidConfig(f"{variable.name} is not above zero", hint="a time such as 500ms or 5s")
@@ -92,7 +92,7 @@ def _duration(variable: Variable) -> float:
 def _size(variable: Variable) -> int:
     try:
         size = parse_size(variable.value)
-    except InvalidConfig as fault:
+    except InvalidArgument as fault:
         raise InvalidConfig(f"{variable.name}: {fault.message}", hint=fault.hint) from None
     if size < MAX_BYTES_MIN:
         raise InvalidConfig(f"{variable.name} is below {MAX_BYTES_MIN} bytes", hint="a size such as 64MB")

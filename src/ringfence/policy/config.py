@@ -21,10 +21,11 @@ from enum import Enum
 from types import MappingProxyType
 from typing import Any, Final, NoReturn
 
-from ringfence.errors import InvalidConfig
+from ringfence.errors import InvalidArgument, InvalidConfig
 from ringfence.policy.defaults import BLACKLIST
 from ringfence.policy.environment import flag, lookup
-from ringfence.policy.globs import Row, escape
+from ringfence.policy.expanding import expand, is_encodable
+from ringfence.policy.globs import BlacklistRow
 from ringfence.values.limits import Limits
 from ringfence.values.sizes import parse_duration, parse_size
 
@@ -55,8 +56,8 @@ _LIMITS: Final[Mapping[str, tuple[str, _Unit]]] = MappingProxyType(
 KEYS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
     {
         "": ("enabled", "filesystem", "network", "limits"),
-        "filesystem": ("whitelist", "blacklist", "allowReadOutside", "strict"),
-        "network": ("allowNetwork",),
+        "filesystem": ("whitelist", "blacklist", "allowReadOutside", "mediateOpens"),
+        "network": ("allowNetwork", "secrets"),
         "limits": tuple(_LIMITS),
     }
 )
@@ -71,14 +72,19 @@ class SandboxConfig:
     """What the file says, merged with the defaults. Paths are as written: `expand` them."""
 
     enabled: bool = True
+    """Whether anything runs: without a wall nothing does."""
+    switched_off_by: str = ""
+    """The file or variable that says so, if it is not."""
     whitelist: tuple[str, ...] = ()
     """Directories to read and write, besides the working directory and the temporary one."""
     blacklist: tuple[str, ...] = BLACKLIST
     """The built-in rows, always all of them and first, then the file's own."""
     allow_read_outside: bool = False
-    strict: bool = False
+    mediate_opens: bool = False
     """Whether the blacklist is also held at the moment of opening."""
     limits: Limits = field(default_factory=Limits)
+    secrets: tuple[tuple[str, str], ...] = ()
+    """(the name of a secret, where it comes from, as it is written); the values themselves are in no file of ours."""
     source: str = "defaults"
     places: tuple[tuple[str, str], ...] = ()
     """(what was set, file and line): rows of the blacklist by themselves, everything else by its key."""
@@ -108,7 +114,7 @@ def defaults_because(what: str, source: str, *, line: int | None = None, column:
     return SandboxConfig(
         warnings=(
             f"{place}: {what}; the defaults are in force instead of this file: its own blacklist and limits are not "
-            "in force until it is mended",
+            "in force until it is fixed",
         )
     )
 
@@ -126,7 +132,7 @@ def config_location(environ: Mapping[str, str], home: str) -> tuple[str, ...]:
 
 
 def with_environment(config: SandboxConfig, environ: Mapping[str, str]) -> SandboxConfig:
-    """Apply RINGFENCE_SANDBOX_ENABLED, which beats the file, and add the warning if the sandbox is off in the end.
+    """Apply RINGFENCE_SANDBOX_ENABLED, which beats the file, and note who switched the sandbox off, if it is off.
 
     Raises:
         InvalidConfig: the variable is neither yes nor no.
@@ -135,53 +141,7 @@ def with_environment(config: SandboxConfig, environ: Mapping[str, str]) -> Sandb
     enabled = config.enabled if variable is None else flag(variable)
     if enabled:
         return replace(config, enabled=True)
-    by = config.source if variable is None else variable.name
-    return replace(
-        config,
-        enabled=False,
-        warnings=(*config.warnings, f"the sandbox is switched off by {by}: commands run without any wall"),
-    )
-
-
-_REFERENCE: Final = re.compile(
-    r"\$(?:(?P<dollar>\$)|(?P<bare>[A-Za-z_]\w*)|\{(?P<braced>[^}]*)\}|(?P<open>\{))", re.ASCII
-)
-
-
-def expand(path: str, environ: Mapping[str, str], home: str, *, glob: bool = False) -> str:
-    """Put in the home directory for `~` and values for `$VAR` and `${VAR}`; `$$` is a dollar sign.
-
-    What is put in is not expanded again. With `glob`, it is also escaped, so that a star in the name of a home
-    directory stays a plain star in a blacklist row.
-
-    Raises:
-        InvalidConfig: a variable is not set or empty, as `$X/keys` would become `/keys`; `~user`; or no usable home.
-    """
-    quote = escape if glob else str
-
-    def value(found: re.Match[str]) -> str:
-        if found["dollar"]:
-            return "$"
-        name = found["bare"] or found["braced"] or ""
-        if not re.fullmatch(r"[A-Za-z_]\w*", name, re.ASCII):
-            raise InvalidConfig(
-                f"{path!r}: {found[0]} names no variable", hint="write $NAME or ${NAME}, or $$ for a dollar"
-            )
-        if not environ.get(name):
-            state = "is empty" if name in environ else "is not set"
-            raise InvalidConfig(f"{path!r}: the variable {name} {state}", hint="set it, write the path out, or use $$")
-        return quote(environ[name])
-
-    head, slash, tail = path.partition("/")
-    if not head.startswith("~"):
-        return _REFERENCE.sub(value, path)
-    if head != "~":
-        raise InvalidConfig(
-            f"{path!r}: {head} is not supported", hint="write the path of that home directory, or ./ before ~"
-        )
-    if not home.startswith("/"):
-        raise InvalidConfig(f"{path!r}: the home directory is {home!r}, which is not absolute", hint="set HOME")
-    return (quote(home.rstrip("/")) + slash + _REFERENCE.sub(value, tail)) or "/"
+    return replace(config, enabled=False, switched_off_by=config.source if variable is None else variable.name)
 
 
 _Path = tuple[str | int, ...]
@@ -230,14 +190,17 @@ class _Document:
             whitelist=self._whitelist(filesystem.get("whitelist")),
             blacklist=BLACKLIST + self._blacklist(filesystem.get("blacklist")),
             allow_read_outside=self._flag(filesystem.get("allowReadOutside"), default=False),
-            strict=self._flag(filesystem.get("strict"), default=False),
+            mediate_opens=self._flag(filesystem.get("mediateOpens"), default=False),
             limits=self._limits(self._subsection(root, "limits")),
+            secrets=self._secrets(network.get("secrets")),
             source=self._source,
             places=tuple(self._places(root)),
             warnings=self._network_warnings(network.get("allowNetwork")),
         )
 
     def _places(self, root: _Section) -> Iterator[tuple[str, str]]:
+        if "enabled" in root:
+            yield "enabled", self._file_and_line(root["enabled"])
         filesystem = self._subsection(root, "filesystem")
         for row in self._rows(filesystem.get("blacklist")):
             yield row.value, self._file_and_line(row)
@@ -312,8 +275,8 @@ class _Document:
         rows = self._rows(entry)
         for row in rows:
             try:
-                Row.parse(row.value)
-            except InvalidConfig as fault:
+                BlacklistRow.parse(row.value)
+            except InvalidArgument as fault:
                 self._nonsense(row, fault.message, fault.hint)
         return tuple(dict.fromkeys(row.value for row in rows if row.value not in BLACKLIST))
 
@@ -323,9 +286,24 @@ class _Document:
             name, unit = _LIMITS[key]
             try:
                 limits = limits.changed(**{name: self._quantity(entry, unit)})
-            except InvalidConfig as fault:
+            except InvalidArgument as fault:
                 self._nonsense(entry, fault.message, fault.hint)
         return limits
+
+    def _secrets(self, entry: _Entry | None) -> tuple[tuple[str, str], ...]:
+        if entry is None:
+            return ()
+        if not isinstance(entry.value, dict):
+            self._wrong_type(entry, "an object of names and sources")
+        for name, source in entry.value.items():
+            own = _Entry(source, (*entry.path, name))
+            if not isinstance(source, str):
+                self._wrong_type(own, "a source such as env:NAME in quotes")
+            if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]{0,100}", name):
+                self._nonsense(own, f"{name!r} cannot be the name of a secret", "letters, digits and _")
+            if not source.strip():
+                self._nonsense(own, "a secret without a source", "such as env:GH_TOKEN")
+        return tuple(entry.value.items())
 
     def _quantity(self, entry: _Entry, unit: _Unit) -> float:
         value = entry.value
@@ -344,7 +322,7 @@ class _Document:
         except OverflowError:
             number = math.inf
         if number > _LARGEST:
-            raise InvalidConfig(f"{value!r} is beyond what any limit can be", hint="leave it out to get the default")
+            raise InvalidArgument(f"{value!r} is beyond what any limit can be", hint="leave it out to get the default")
         return number
 
     def _network_warnings(self, entry: _Entry | None) -> tuple[str, ...]:
@@ -446,15 +424,6 @@ def _json_type(value: Any) -> str:
             return "a list"
         case _:
             return "an object"
-
-
-def is_encodable(text: str) -> bool:
-    """Whether the operating system can be given this text: no half of a character, bytes of file names excepted."""
-    try:
-        text.encode("utf-8", "surrogateescape")
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _refuse_constant(name: str) -> NoReturn:

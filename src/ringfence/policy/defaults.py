@@ -23,9 +23,9 @@ PROTECTED: Final[tuple[str, ...]] = (
     # program of the *host* would later run what the file says without asking, when a person only opens the directory,
     # starts a shell or types an everyday git command there. What an agent edits as its daily work (Makefile,
     # package.json, conftest.py, AGENTS.md) fails that test in spirit: a person reviews it as the change that it is.
-    # Each missing row costs a placeholder mount, hence a short list. Files that the blacklist hides (.envrc) are not
-    # repeated. A repository that is made anew below the directory has hooks of its own, which only a scan after the run
-    # finds.
+    # Where nobody makes names from outside, each missing row costs a placeholder and a mount, hence a short list.
+    # Files that the blacklist hides (.envrc) are not repeated. A repository that is made anew below the directory has
+    # hooks of its own, which only a scan after the run finds.
     #
     # git: any everyday command reads these
     ".git/hooks",  # run by commit, checkout, merge, push, ...
@@ -65,3 +65,63 @@ UNMADE: Final[tuple[str, ...]] = (
     # host would run them. (A new .env is another matter: an agent may well have to write one, and nothing runs it.)
     ".envrc",  # direnv, in the person's own shell
 )
+
+SENSITIVE: Final[tuple[str, ...]] = (
+    # Requirement C5, in its order: hidden where a policy says `validation.sensitive_files: hide`, wherever they lie.
+    # Everyday work in a project needs the first ones, hence a switch and no default.
+    "**/.gitconfig",  # names, helpers that hand out passwords
+    "**/.git/config",  # addresses with tokens in them; what git runs
+    "**/.git/hooks",  # what git runs
+    "**/.bashrc",  # exported tokens; what a shell runs, as are the next ones
+    "**/.bash_profile",
+    "**/.bash_history",  # what somebody typed, passwords included
+    "**/.zshrc",
+    "**/.zsh_history",
+    "**/.profile",
+    "**/.zprofile",
+    "**/.ssh",  # keys
+    "**/.aws",  # access keys
+    "**/.docker",  # tokens of registries
+    "**/.kube",  # keys of clusters
+    "**/.gnupg",  # keys
+    "**/.npmrc",  # tokens of registries, as in the next ones
+    "**/.pypirc",
+    "**/.netrc",
+    "**/.cargo/credentials",
+    "**/.cargo/credentials.toml",
+    "**/.env",  # secrets of a project, as in the next ones
+    "**/.env.local",
+    "**/.env.production",
+    "**/secrets.yaml",
+    "**/secrets.json",
+    "**/.secrets",
+    "**/.vscode/settings.json",  # tokens of extensions
+    "**/.idea",  # passwords of data sources
+)
+
+_TOP: Final = (
+    "bin",
+    "boot",
+    "dev",
+    "etc",
+    "home",
+    "lib",
+    "lib32",
+    "lib64",
+    "media",
+    "mnt",
+    "opt",
+    "proc",
+    "root",
+    "run",
+)
+_BELOW: Final = ("usr/bin", "usr/lib", "usr/local", "var/lib", "var/log", "var/tmp")
+_NOT_A_WORKSPACE: Final = frozenset(
+    f"/{name}" for name in ("", *_TOP, "sbin", "srv", "sys", "tmp", "usr", "var", *_BELOW)
+)
+"""Directories that belong to the system or to everybody: writable in a box, they would be the way out."""
+
+
+def may_be_granted(directory: str, home: str) -> bool:
+    """Whether a directory may be made writable in a box: neither the system's, nor a home, nor one that holds it."""
+    return directory not in _NOT_A_WORKSPACE and not f"{home}/".startswith(directory.rstrip("/") + "/")

@@ -8,11 +8,12 @@ purpose, because each hides what a reader of a policy has to see: tags, merge ke
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Final, NoReturn
+from typing import Any, Final
 
 import yaml
 
 from ringfence.errors import InvalidConfig
+from ringfence.policy.faults import Faults
 
 MAX_CHARACTERS: Final = 512 * 1024  # a policy of thousands of rules fits; the parser reads about 1 MB/s
 MAX_DEPTH: Final = 32  # the deepest valid key stands at seven
@@ -65,8 +66,11 @@ class Section:
 Node = Scalar | Listing | Section
 
 
-def read_document(text: str, source: str) -> Node:
+def read_document(text: str, source: str, faults: Faults | None = None) -> Node:
     """The one document in `text`; an empty text is an empty section.
+
+    Args:
+        faults: takes what is wrong and does not keep the rest from being read: keys that are given twice, tags.
 
     Raises:
         InvalidConfig: no YAML, or of a kind that is not accepted; names source, line and column.
@@ -79,7 +83,11 @@ def read_document(text: str, source: str) -> Node:
         before = text[: bad.start()]
         mark = Mark(source, before.count("\n") + 1, bad.start() - before.rfind("\n"))
         raise mark.fault(f"the character U+{ord(bad[0]):04X} cannot stand in YAML", "remove it")
-    return _Builder(source).build(text)
+    kept = faults or Faults(source)
+    document = _Builder(source, kept).build(text)
+    if faults is None:
+        kept.raise_all()
+    return document
 
 
 @dataclass(slots=True)
@@ -94,8 +102,9 @@ class _Frame:
 
 
 class _Builder:
-    def __init__(self, source: str) -> None:
+    def __init__(self, source: str, faults: Faults) -> None:
         self._source = source
+        self._faults = faults
         self._frames: list[_Frame] = []
         self._anchors: dict[str, tuple[Node, int]] = {}
         self._open: set[str] = set()
@@ -144,7 +153,7 @@ class _Builder:
         frame = self._frames.pop()
         node: Node
         if frame.is_section:
-            node = Section(tuple(_entries(frame.nodes)), frame.mark)
+            node = Section(tuple(_entries(frame.nodes, self._faults)), frame.mark)
         else:
             node = Listing(tuple(frame.nodes), frame.mark)
         if frame.anchor is not None:
@@ -174,7 +183,7 @@ class _Builder:
 
     def _refuse_tag(self, event: Any, implicit: bool) -> None:
         if not implicit and event.tag not in (None, "!"):
-            raise self._mark(event).fault(f"the tag {event.tag} is not accepted", "remove it")
+            self._faults.add(self._mark(event).fault(f"the tag {event.tag} is not accepted", "remove it"))
 
     def _add(self, node: Node) -> None:
         if self._frames:
@@ -204,21 +213,17 @@ def _events(text: str) -> Iterator[Any]:
         loader.dispose()
 
 
-def _entries(nodes: list[Node]) -> Iterator[tuple[Scalar, Node]]:
+def _entries(nodes: list[Node], faults: Faults) -> Iterator[tuple[Scalar, Node]]:
     seen: dict[str, Mark] = {}
     for key, value in zip(nodes[::2], nodes[1::2], strict=True):
         if not isinstance(key, Scalar):
-            _not_a_key(key)
-        if key.text in seen:
-            raise key.mark.fault(
-                f"the key {key.text!r} is given twice", f"the first one is at line {seen[key.text].line}"
-            )
-        seen[key.text] = key.mark
-        yield key, value
-
-
-def _not_a_key(node: Node) -> NoReturn:
-    raise node.mark.fault("a key has to be a name", "put it in quotes if it begins with a bracket")
+            faults.add(key.mark.fault("a key has to be a name", "put it in quotes if it begins with a bracket"))
+        elif key.text in seen:
+            first = f"the first one is at line {seen[key.text].line}"
+            faults.add(key.mark.fault(f"the key {key.text!r} is given twice", first))
+        else:
+            seen[key.text] = key.mark
+            yield key, value
 
 
 def kind_of(node: Node) -> str:

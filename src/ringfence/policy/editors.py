@@ -4,9 +4,13 @@ Both are made from the table of keys; tests hold docs/policy.schema.json and doc
 """
 
 import json
+from collections.abc import Iterable
 from typing import Any
 
+from ringfence.policy.network_reading import BUDGET_KEYS
 from ringfence.policy.schema import RULE_KEYS, SETTINGS, STRUCTURE, Key, Type
+from ringfence.policy.secret_reading import SECRET_KEYS, SIGNERS
+from ringfence.values.network import Asking, SecretPlace, SecretStyle
 
 
 def json_schema() -> dict[str, Any]:
@@ -96,8 +100,40 @@ def _value(key: Key) -> dict[str, Any]:
             return {"type": "array", "items": {"anyOf": [text, _rule(RULE_KEYS[key.type])]}}
         case Type.PORTS:
             return {"type": "array", "items": {"type": "integer", "minimum": 1, "maximum": 65535}}
-        case Type.DIRECTORIES | Type.TOOLS:
+        case Type.DIRECTORIES | Type.TOOLS | Type.NETWORKS:
             return {"type": "array", "items": text}
+        case Type.REACHABLE:
+            return {"type": "array", "items": {"anyOf": [text, _allowing()]}}
+        case Type.PUBLISHED:
+            return {"type": "array", "items": {"anyOf": [{"type": "integer"}, text]}}
+        case Type.SECRETS:
+            return {"type": "object", "additionalProperties": _secret()}
+
+
+def _texts(choices: Iterable[str] = ()) -> dict[str, Any]:
+    text: dict[str, Any] = {"enum": list(choices)} if choices else {"type": "string"}
+    return {"anyOf": [text, {"type": "array", "items": text}]}
+
+
+def _allowing() -> dict[str, Any]:
+    port = {"type": "integer", "minimum": 1, "maximum": 65535}
+    own: dict[str, Any] = {
+        "host": {"type": "string"},
+        "ports": {"anyOf": [port, {"type": "array", "items": port}]},
+        **{name: _texts() for name in ("methods", "paths", "private")},
+        **{name: {"type": "boolean"} for name in ("raw", "inspect", "opaque")},
+        "ask": {"anyOf": [{"type": "boolean"}, {"enum": list(Asking)}]},
+        "budget": {"type": "object", "additionalProperties": False, "properties": {name: {} for name in BUDGET_KEYS}},
+        "why": {"type": "string"},
+    }
+    return {"type": "object", "additionalProperties": False, "required": ["host"], "properties": own}
+
+
+def _secret() -> dict[str, Any]:
+    text = {"type": "string"}
+    own = {**dict.fromkeys(SECRET_KEYS, text), "hosts": _texts(), "places": _texts(SecretPlace)}
+    own |= {"style": {"enum": list(SecretStyle)}, "signer": {"enum": list(SIGNERS)}}
+    return {"type": "object", "additionalProperties": False, "required": ["hosts"], "properties": own}
 
 
 def _rule(name: str) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 import posixpath
 
 from ringfence.policy.document import Mark
+from ringfence.policy.faults import Faults
 from ringfence.policy.hosts import HostRule, normal_host
 from ringfence.policy.model import Name
 from ringfence.policy.rules import CommandRule, Match, PathList, PathRule
@@ -11,24 +12,23 @@ from ringfence.shell.analyse import analyse
 Rule = CommandRule | PathRule | HostRule
 
 
-def check_examples(rule: Rule, *, allowing: bool, matches: tuple[Name, ...], spares: tuple[Name, ...]) -> None:
+def check_examples(
+    rule: Rule, *, allowing: bool, matches: tuple[Name, ...], spares: tuple[Name, ...], faults: Faults
+) -> None:
     """Hold a rule against its own examples.
 
-    Raises:
-        InvalidConfig: one of them is not as the rule's writer believed; names the example's place.
+    Args:
+        faults: takes each that is not as the rule's writer believed; names the example's place.
     """
-    for example in matches:
-        if not _holds(rule, example.text, example.mark, allowing=allowing):
-            raise example.mark.fault(
-                f"the rule {rule.written!r} does not match its example {example.text!r}",
-                "change the rule or the example",
-            )
-    for example in spares:
-        if _holds(rule, example.text, example.mark, allowing=allowing):
-            raise example.mark.fault(
-                f"the rule {rule.written!r} matches {example.text!r}, which it should spare",
-                "change the rule or the example",
-            )
+    for example in (*matches, *spares):
+        with faults.kept():
+            holds = _holds(rule, example.text, example.mark, allowing=allowing)
+            if not holds and example in matches:
+                why = f"the rule {rule.written!r} does not match its example {example.text!r}"
+                raise example.mark.fault(why, "change the rule or the example")
+            if holds and example in spares:
+                why = f"the rule {rule.written!r} matches {example.text!r}, which it should spare"
+                raise example.mark.fault(why, "change the rule or the example")
 
 
 def _holds(rule: Rule, example: str, mark: Mark, *, allowing: bool) -> bool:
@@ -36,7 +36,7 @@ def _holds(rule: Rule, example: str, mark: Mark, *, allowing: bool) -> bool:
         case HostRule():
             host, _, port = example.rpartition(":") if example.count(":") == 1 else (example, "", "")
             if port and not port.isdigit():
-                raise mark.fault(f"the example {example!r} is no host", "write it as host or host:port")
+                raise mark.fault(f"the example {example!r} is not a host", "write it as host or host:port")
             return rule.matches(normal_host(host), int(port) if port else None, surely=allowing)
         case PathRule():
             if not example.startswith("/"):
@@ -45,7 +45,9 @@ def _holds(rule: Rule, example: str, mark: Mark, *, allowing: bool) -> bool:
         case CommandRule():
             facts = analyse(example)
             if facts.problem is not None:
-                raise mark.fault(f"the example {example!r} is no command: {facts.problem.why}", "write a whole command")
+                raise mark.fault(
+                    f"the example {example!r} is not a command: {facts.problem.why}", "write a whole command"
+                )
             if allowing:
                 return any(rule.allows(program) is Match.YES for program in facts.programs)
             return any(rule.denies(program) is Match.YES for program in facts.programs)

@@ -26,7 +26,7 @@ from enum import Enum
 from functools import lru_cache
 from typing import Final, Self
 
-from ringfence.errors import Internal, InvalidConfig
+from ringfence.errors import Internal, InvalidArgument
 
 _SPECIAL: Final = re.compile(r"[*?[]")
 _ESCAPED: Final = re.compile(r"\[[*?[]\]")
@@ -59,7 +59,7 @@ def escape(text: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class BlacklistRow:
     """One row, parsed."""
 
     written: str
@@ -73,26 +73,26 @@ class Row:
         """Parse a row; `~` and variables may still stand in it.
 
         Raises:
-            InvalidConfig: it could not do what its writer meant; says why.
+            InvalidArgument: it could not do what its writer meant; says why.
         """
         if not row.strip():
-            raise InvalidConfig("an empty blacklist row", hint="remove it")
+            raise InvalidArgument("an empty blacklist row", hint="remove it")
         if "\0" in row:
-            raise InvalidConfig(f"blacklist row {row!r} holds a NUL character, which no path can")
+            raise InvalidArgument(f"blacklist row {row!r} holds a NUL character, which no path can")
         try:
             row.encode("utf-8", "surrogateescape")
         except UnicodeEncodeError:
-            raise InvalidConfig(f"blacklist row {row!r} holds half a character, which no path can") from None
+            raise InvalidArgument(f"blacklist row {row!r} contains an unpaired surrogate, which no path can") from None
         parts = [part for part in row.split("/") if part not in ("", ".")]
         if ".." in parts:
-            raise InvalidConfig(f"blacklist row {row!r} holds `..`", hint="write the path that is meant")
+            raise InvalidArgument(f"blacklist row {row!r} holds `..`", hint="write the path that is meant")
         absolute = row.startswith("/") and parts[:1] != ["**"]
         while parts[-1:] == ["**"]:
             parts.pop()
         while parts[:1] == ["**"]:
             parts.pop(0)
         if not parts:
-            raise InvalidConfig(f"blacklist row {row!r} hides everything", hint="name what is to be hidden")
+            raise InvalidArgument(f"blacklist row {row!r} hides everything", hint="name what is to be hidden")
         glob = tuple(tuple(_tokens(part, row)) for part in parts)
         at_its_word = tuple(_at_its_word(part, row, escaped="[" not in _ESCAPED.sub("", row)) for part in parts)
         return cls(row, absolute, (glob,) if "[" not in row or glob == at_its_word else (glob, at_its_word))
@@ -117,14 +117,14 @@ class PathRules:
     """The rows of a blacklist, `~` and variables already expanded, compiled to be asked many times.
 
     Raises:
-        InvalidConfig: a row makes no sense; see `Row.parse`.
+        InvalidArgument: a row makes no sense; see `BlacklistRow.parse`.
     """
 
     __slots__ = ("_pattern", "globs", "literals", "names", "parsed", "rows")
 
     rows: tuple[str, ...]
     """As given."""
-    parsed: tuple[Row, ...]
+    parsed: tuple[BlacklistRow, ...]
     literals: tuple[str, ...]
     """Absolute paths, escapes undone, that rows name outright: a wall can hide them without looking at a directory."""
     names: frozenset[str]
@@ -136,8 +136,8 @@ class PathRules:
         self.rows = tuple(rows)
         for row in self.rows:
             if row.startswith("~"):
-                raise InvalidConfig(f"blacklist row {row!r} was not expanded", hint="expand `~` first")
-        self.parsed = tuple(Row.parse(row) for row in self.rows)
+                raise InvalidArgument(f"blacklist row {row!r} was not expanded", hint="expand `~` first")
+        self.parsed = tuple(BlacklistRow.parse(row) for row in self.rows)
         self.literals = tuple(dict.fromkeys(path for row in self.parsed for path in row.literals))
         self.names = frozenset(name for row in self.parsed for name in row.names)
         self.globs = tuple(row.written for row in self.parsed if row.is_glob)
@@ -204,14 +204,14 @@ def _char_class(body: str, row: str) -> CharClass | str:
     negated = body[0] in "!^" and len(body) > 1
     members = body[1:] if negated else body
     if "[:" in members:
-        raise InvalidConfig(f"blacklist row {row!r} uses a named class", hint="write a range such as [a-z]")
+        raise InvalidArgument(f"blacklist row {row!r} uses a named class", hint="write a range such as [a-z]")
     ranges: list[tuple[str, str]] = []
     at = 0
     while at < len(members):
         is_range = members[at + 1 : at + 2] == "-" and at + 2 < len(members)
         low, high = members[at], members[at + 2 if is_range else at]
         if low > high:
-            raise InvalidConfig(f"blacklist row {row!r} holds the range {low}-{high}, which is empty")
+            raise InvalidArgument(f"blacklist row {row!r} holds the range {low}-{high}, which is empty")
         ranges.append((low, high))
         at += 3 if is_range else 1
     if not negated and len(members) == 1:
@@ -230,7 +230,7 @@ def _plain(segments: tuple[Segment, ...]) -> str | None:
     return "/".join(names)
 
 
-def _row_pattern(row: Row) -> str:
+def _row_pattern(row: BlacklistRow) -> str:
     return "|".join(_reading_pattern(reading, absolute=row.absolute) for reading in row.readings)
 
 

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Final, Self
 
 from ringfence.policy.document import Mark
+from ringfence.values.network import NetworkRule
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
@@ -77,6 +78,10 @@ class HostRule:
     pattern: str = ""
     """A regular expression; of an address, if `network` is None and `addresses` is set."""
     addresses: bool = False
+    allow: NetworkRule | None = None
+    """What may be done there, where the rule says more than a host: ports, methods, paths and so on."""
+    preset: str = ""
+    """The preset that it comes from."""
 
     @classmethod
     def parse(cls, text: str, mark: Mark, why: str = "") -> Self:
@@ -109,6 +114,18 @@ class HostRule:
         return cls(text, mark, why, port, None, r"\.".join(labels))
 
     @property
+    def ports(self) -> tuple[int, ...]:
+        """Those that it names; none is every one."""
+        if self.allow is not None:
+            return self.allow.ports
+        return () if self.port is None else (self.port,)
+
+    @property
+    def bare(self) -> str:
+        """The host alone, in small letters, without a port."""
+        return _split_port(self.written.strip().lower(), self.mark)[0]
+
+    @property
     def matches_everything(self) -> bool:
         if self.network is not None:
             return self.network.prefixlen == 0
@@ -116,7 +133,7 @@ class HostRule:
 
     def matches(self, host: str, port: int | None, *, surely: bool) -> bool:
         """Whether it means this host, given in its normal spelling; a port that is not known may be any."""
-        if self.port is not None and self.port != port and (surely or port is not None):
+        if self.ports and port not in self.ports and (surely or port is not None):
             return False
         try:
             address: Address | None = ipaddress.ip_address(host)
@@ -146,7 +163,7 @@ def _split_port(text: str, mark: Mark) -> tuple[str, int | None]:
     if not tail.isdigit() or not 0 < int(tail) < 65536:
         if "://" in text:
             return text, None
-        raise mark.fault(f"{tail!r} is no port", "write a number from 1 to 65535")
+        raise mark.fault(f"{tail!r} is not a port", "write a number from 1 to 65535")
     return head, int(tail)
 
 

@@ -1,7 +1,7 @@
 """Isolation: which code needs more of its wall than the rest, what more, and why. Pure, and only ever more.
 
-A policy says what isolated code needs (`isolated`) and which code that is (`security_mode`). The risk of the code,
-which is advice, chooses between two walls, never whether there is one: both give all that the policy requires.
+A policy says what isolated code needs (`isolation_requires`) and which code that is (`security_mode`). The risk of the
+code, which is advice, chooses between two walls, never whether there is one: both give all that the policy requires.
 
 What a box gives cannot be changed while it stands, and its state cannot be carried into another one. So whoever keeps a
 box for several calls has one wall for all of them: isolated at once under strict, where hardly any code is known to be
@@ -11,21 +11,20 @@ What this does not protect against: code that looks harmless and is not runs beh
 harmless code only names, such as a file of the workspace that is called like one of Python's own modules.
 """
 
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from typing import Final
 
+from ringfence.policy.given import Given
 from ringfence.policy.risk.assess import assess
-from ringfence.policy.risk.findings import MAX_CODE
 from ringfence.policy.risk.route import route
 from ringfence.policy.terms import Terms
 from ringfence.values.grant import Grant
 from ringfence.values.guarantee import Guarantee, Wall
-from ringfence.values.risk import Assessment, Risk, Route, Routed, SecurityMode
+from ringfence.values.risk import Assessment, Risk, Route, RouteDecision, SecurityMode
 from ringfence.values.verdict import Reason, Verdict
+from ringfence.values.visible import visible
 
-RULE: Final = "isolated"
+RULE: Final = "isolation_requires"
 _HIDDEN: Final = frozenset({Guarantee.HOST_FILES_HIDDEN, Guarantee.HOST_NAMES_HIDDEN})
 _PATTERN_SHOWN: Final = 40
 """Characters of a pattern, which may be a word of the code, that a reason keeps."""
@@ -40,16 +39,15 @@ class Isolation:
     source: str
     line: int
 
-    def routed(self, language: str | None, text: str, variables: Iterable[str] = ()) -> Routed:
-        """Where a piece of code goes, with these variables set for it; without a language, it is a command line."""
-        assessment = _assessed(language or "bash", text, tuple(variables))
+    def routed(self, assessment: Assessment) -> RouteDecision:
+        """Where a piece of code goes that looks so risky."""
         chosen = route(assessment, self.mode)
         needs = self.needs if chosen is Route.ISOLATED else frozenset()
         head = "isolated" if chosen is Route.ISOLATED else "the ordinary wall is enough"
         why = f"{head}: {_found(assessment)} under {self.mode}"
-        return Routed(chosen, why, needs, self.source, self.line)
+        return RouteDecision(chosen, why, needs, self.source, self.line)
 
-    def why_from_the_start(self, routed: Routed | None, *, once: bool) -> str:
+    def why_from_the_start(self, routed: RouteDecision | None, *, once: bool) -> str:
         """Why a box is made isolated; empty if it is an ordinary one.
 
         Args:
@@ -72,9 +70,9 @@ class Isolation:
 def isolation_of(terms: Terms | None) -> Isolation | None:
     """What the policy says about isolating; None if nothing, and then no code is assessed for it."""
     setting = terms.get(RULE) if terms is not None else None
-    if terms is None or setting is None or not terms.isolated:
+    if terms is None or setting is None or not terms.isolation_requires:
         return None
-    return Isolation(terms.isolated, terms.security_mode, setting.mark.source, setting.mark.line)
+    return Isolation(terms.isolation_requires, terms.security_mode, setting.mark.source, setting.mark.line)
 
 
 def isolated(grant: Grant, needs: frozenset[Guarantee]) -> Grant:
@@ -83,12 +81,12 @@ def isolated(grant: Grant, needs: frozenset[Guarantee]) -> Grant:
     return replace(
         grant,
         requires=requires,
-        strict=grant.strict or Guarantee.DENIED_AT_OPEN in requires,
+        mediate_opens=grant.mediate_opens or Guarantee.DENIED_AT_OPEN in requires,
         read_outside=grant.read_outside and not needs & _HIDDEN,
     )
 
 
-def on_wall(routed: Routed | None, wall: Wall | None) -> Reason | None:
+def on_wall(routed: RouteDecision | None, wall: Wall | None) -> Reason | None:
     """The vote against a call that needs more than the wall gives that stands already; None if it gives enough."""
     if routed is None or wall is None:
         return None
@@ -107,15 +105,9 @@ def on_wall(routed: Routed | None, wall: Wall | None) -> Reason | None:
     )
 
 
-def _assessed(language: str, text: str, variables: tuple[str, ...]) -> Assessment:
-    """What is too long to be read costs nothing, and is not to be remembered."""
-    return (assess if len(text) > MAX_CODE else _remembered)(language, text, variables)
-
-
-@lru_cache(maxsize=8)
-def _remembered(language: str, text: str, variables: tuple[str, ...]) -> Assessment:
-    """A call that takes its box from a pool asks twice: for the box, and when it is judged."""
-    return assess(language, text, variables)
+def assess_given(language: str, text: str, given: Given) -> Assessment:
+    """How risky a piece of code looks with what it is given."""
+    return assess(language, text, given.values, stdin=given.stdin)
 
 
 def _found(assessment: Assessment) -> str:
@@ -124,6 +116,6 @@ def _found(assessment: Assessment) -> str:
     worst = max(assessment.findings, key=lambda finding: finding.risk, default=None)
     if worst is None or assessment.risk is Risk.SAFE:
         return risk
-    pattern = "".join(char if char.isprintable() else "?" for char in worst.pattern)
+    pattern = visible(worst.pattern)
     shown = pattern if len(pattern) <= _PATTERN_SHOWN else pattern[: _PATTERN_SHOWN - 3] + "..."
     return f"{risk} ({shown}, line {worst.line})"

@@ -23,12 +23,16 @@ from ringfence.policy.rules import (
 )
 from ringfence.policy.schema import RiskLevel
 from ringfence.policy.terms import Terms
+from ringfence.shell.mentions import mentions
 from ringfence.values.facts import Facts, HostFact, Origin, PathFact, Program, Span, Touch, Unknown
+from ringfence.values.network import WEB_PORTS
+from ringfence.values.paths import is_below
 from ringfence.values.verdict import Reason, Verdict
 
 _LOOP: Final = re.compile(rf"\b(?:for|select)\s+({'|'.join(sorted(REDIRECTING))})\b")
 """A loop's variable is set without an assignment; it cannot be quoted, so the text tells."""
 
+_COMMAND_RULES: Final = ("denied_commands", "approvals.ask_for.patterns", "allowed_commands")
 INSIDE: Final = "/workspace"
 """Where the workspace is for whoever looks from inside, and for whoever writes a policy."""
 
@@ -52,8 +56,8 @@ def on_tool(terms: Terms) -> Iterator[Reason]:
             yield Reason(
                 Verdict.ASK,
                 "approvals.ask_for.tools",
-                f"every use of {terms.tool} needs a yes",
-                "a person's yes, or another policy",
+                f"every use of {terms.tool} needs approval",
+                "a person's approval, or another policy",
                 name.mark.source,
                 name.mark.line,
             )
@@ -63,16 +67,18 @@ def on_risk(terms: Terms, found: RiskLevel | None = None, why: str = "") -> Iter
     """What the tool's risk level, and the level that an analysis found, lead to."""
     setting = terms.settings["risk_level"]
     if terms.risk is RiskLevel.CRITICAL:
-        yield _vote(Verdict.ASK, setting, f"{terms.tool} is of critical risk", "a person's yes, or a lower risk_level")
+        yield _vote(
+            Verdict.ASK, setting, f"{terms.tool} is of critical risk", "a person's approval, or a lower risk_level"
+        )
     else:
         yield _vote(Verdict.ALLOW, setting, f"{terms.tool} is of {terms.risk} risk: {terms.handling}")
     asked = terms.get("approvals.ask_for.risks")
     if asked is None:
         return
     if terms.risk in asked.value and terms.risk is not RiskLevel.CRITICAL:
-        yield _vote(Verdict.ASK, asked, f"{terms.tool} is of {terms.risk} risk", "a person's yes")
+        yield _vote(Verdict.ASK, asked, f"{terms.tool} is of {terms.risk} risk", "a person's approval")
     if found is not None and found in asked.value and found is not terms.risk:
-        yield _vote(Verdict.ASK, asked, f"the code looks like {found} risk: {why}", "a person's yes")
+        yield _vote(Verdict.ASK, asked, f"the code looks like {found} risk: {why}", "a person's approval")
 
 
 def on_language(terms: Terms, language: str | None) -> Iterator[Reason]:
@@ -84,10 +90,16 @@ def on_language(terms: Terms, language: str | None) -> Iterator[Reason]:
         yield _vote(Verdict.DENY, setting, f"code in {language} is not supported", f"add {language} to the list")
 
 
+def has_command_rules(terms: Terms) -> bool:
+    """Whether anything is said about programs by their names."""
+    return any(terms.get(name) is not None for name in _COMMAND_RULES)
+
+
 def on_commands(terms: Terms, facts: Facts) -> Iterator[Reason]:
     """The command rules on every program that the text would run."""
-    yield from _denied(terms, "denied_commands", Verdict.DENY, facts.programs)
-    yield from _denied(terms, "approvals.ask_for.patterns", Verdict.ASK, facts.programs)
+    for name, verdict in (("denied_commands", Verdict.DENY), ("approvals.ask_for.patterns", Verdict.ASK)):
+        yield from _denied(terms, name, verdict, facts.programs)
+        yield from _handed_on(terms, name, verdict, facts)
     setting = terms.get("allowed_commands")
     yield from _on_unknown_code(setting or terms.get("denied_commands"), facts, known_only=setting is not None)
     if setting is None:
@@ -116,9 +128,9 @@ def _denied(terms: Terms, name: str, verdict: Verdict, programs: Sequence[Progra
         for rule in rules:
             match rule.denies(program):
                 case Match.YES:
-                    what = " needs a yes" if verdict is Verdict.ASK else " is denied"
+                    what = " needs approval" if verdict is Verdict.ASK else " is denied"
                     why = f"`{_shown(program)}`" + (f": {rule.why}" if rule.why else what)
-                    by = "a person's yes" if verdict is Verdict.ASK else f"remove `{rule.written}` from {name}"
+                    by = "a person's approval" if verdict is Verdict.ASK else f"remove `{rule.written}` from {name}"
                     yield _by(rule, name, verdict, why, by, program.span)
                 case Match.MAYBE:
                     why = f"`{_shown(program)}` may turn out to be `{rule.written}`: not all of it is known yet"
@@ -126,6 +138,25 @@ def _denied(terms: Terms, name: str, verdict: Verdict, programs: Sequence[Progra
                     yield _by(rule, name, Verdict.ASK, why, by, program.span)
                 case Match.NO:
                     pass
+
+
+def _handed_on(terms: Terms, name: str, verdict: Verdict, facts: Facts) -> Iterator[Reason]:
+    """A denied program that is not seen to run, but whose name is given to something that may well run it."""
+    rules: tuple[CommandRule, ...] = terms.value(name, ())
+    if not rules:
+        return
+    for mention in mentions(facts):
+        for rule in rules:
+            if not rule.is_meant_by(mention.words):
+                continue
+            surely = mention.runs and len(rule.words) == 1
+            why = f"`{rule.written}` {mention.why}"
+            by = (
+                "a person's approval"
+                if verdict is Verdict.ASK
+                else f"leave it out, or remove `{rule.written}` from {name}"
+            )
+            yield _by(rule, name, verdict if surely else Verdict.ASK, why, by, mention.span)
 
 
 def _on_unknown_code(setting: Setting | None, facts: Facts, *, known_only: bool) -> Iterator[Reason]:
@@ -136,6 +167,43 @@ def _on_unknown_code(setting: Setting | None, facts: Facts, *, known_only: bool)
         if part.unknown in (Unknown.COMMAND, Unknown.CODE) and part.origin is not Origin.FILE:
             verdict = Verdict.DENY if known_only else Verdict.ASK
             yield _vote(verdict, setting, f"{part.why}, so no rule can judge it", "write the command out", part.span)
+
+
+def on_stream(facts: Facts, unfed: Facts) -> Iterator[Reason]:
+    """A program that runs its standard input, where that cannot be read before: under any policy a person is asked.
+
+    Args:
+        facts: what is known where something is fed to it.
+        unfed: what is known where the input is empty; what is unknown only in the other is what the input says.
+    """
+    known = {part for part in unfed.opaque if part.unknown is Unknown.CODE}
+    for part in facts.opaque:
+        if part.unknown is Unknown.CODE and part not in known:
+            why = f"{part.why}: its input comes while it runs, so that nothing of it can be judged"
+            by = "a person's approval, or the input as a whole before it runs"
+            yield Reason(Verdict.ASK, "standard input", why, by, span=part.span)
+            return
+
+
+_ONLY_CHANGES: Final = frozenset(
+    (
+        "PATH",  # a file of the workspace under a program's name: such a file may be started by its own name, too
+        "HOME",  # whose settings are read: inside, none of the person's
+        "CDPATH",  # where cd leads; what is done there is held by the wall
+        "HISTFILE",  # what is remembered
+        "HOSTALIASES",  # there is no network
+        "NODE_TLS_REJECT_UNAUTHORIZED",
+        "GIT_SSL_NO_VERIFY",
+    )
+)
+"""Variables of the check that run and load nothing by themselves."""
+
+
+def on_variable(terms: Terms, name: str, why: str) -> Iterator[Reason]:
+    """A variable that comes with the request and makes programs run or load what no rule on commands sees."""
+    setting = terms.get("allowed_commands") or terms.get("denied_commands")
+    if setting is not None and name not in _ONLY_CHANGES:
+        yield _vote(Verdict.ASK, setting, f"{why}, which no rule on commands sees", f"leave {name} out")
 
 
 def _allowed(setting: Setting, program: Program, lists: Sequence[Sequence[CommandRule]]) -> Iterator[Reason]:
@@ -204,7 +272,7 @@ def on_path(terms: Terms, fact: PathFact, where: Where, lists: PathLists | None 
             denied, name, Verdict.DENY, f"{shown} {denied.why or 'is denied'}", f"remove it from {name}", fact.span
         )
     setting = terms.get("allowed_paths")
-    if setting is not None and fact.touch is not Touch.EXECUTE and shown not in HARMLESS_DEVICES:
+    if setting is not None and fact.touch not in (Touch.EXECUTE, Touch.NAME) and shown not in HARMLESS_DEVICES:
         for allowed in lists.allowed:
             if allowed.first(spellings) is None:
                 mark = allowed.rules[0].mark if allowed.rules else setting.mark
@@ -239,14 +307,28 @@ def on_host(terms: Terms, fact: HostFact) -> Iterator[Reason]:
         yield _vote(Verdict.DENY, ports, why, f"remove {fact.port} from {ports.written}", fact.span)
     allowed = terms.get("allowed_domains")
     for rules in terms.host_lists():
-        if allowed is not None and first_host_rule(rules, fact.host, fact.port, surely=True) is None:
+        if allowed is None:
+            break
+        # A port that is not known yet is held by the proxy, which knows it.
+        rule = first_host_rule(rules, fact.host, fact.port, surely=fact.port is not None)
+        if rule is None:
             why = f"{target} is not among the allowed hosts"
             yield _vote(Verdict.DENY, allowed, why, f"add {fact.host} to {allowed.written}", fact.span)
+            break
+        if fact.port is not None and not any(
+            fact.port in (each.ports or WEB_PORTS) for each in rules if _means(each, fact)
+        ):
+            why = f"{target}: a name alone means ports 80 and 443"
+            yield _vote(Verdict.DENY, allowed, why, f"add {target} to {allowed.written}", fact.span)
             break
     default = terms.get("network.default")
     if allowed is None and default is not None and default.value == "none":
         why = f"{target}: no list names it, and the default is none"
         yield _vote(Verdict.DENY, default, why, f"add {fact.host} to network.allowlist.domains", fact.span)
+
+
+def _means(rule: HostRule, fact: HostFact) -> bool:
+    return first_host_rule((rule,), fact.host, fact.port, surely=True) is not None
 
 
 def spelled(path: str, where: Where) -> tuple[str, ...]:
@@ -256,15 +338,11 @@ def spelled(path: str, where: Where) -> tuple[str, ...]:
         path = where.home + path[1:]
     joined = path if path.startswith("/") else posixpath.join(os.fspath(where.cwd), path)
     host = "/" + posixpath.normpath(joined).lstrip("/")
-    if _is_below(host, INSIDE):
+    if is_below(host, INSIDE):
         return (root.rstrip("/") + host[len(INSIDE) :], host)
-    if _is_below(host, root):
+    if is_below(host, root):
         return (host, INSIDE + host[len(root.rstrip("/")) :])
     return (host,)
-
-
-def _is_below(path: str, directory: str) -> bool:
-    return path == directory or path.startswith(directory.rstrip("/") + "/")
 
 
 def _shown(program: Program) -> str:

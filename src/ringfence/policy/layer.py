@@ -9,7 +9,6 @@ A key that the earlier file leaves out is one on which it has no opinion.
 """
 
 import difflib
-import posixpath
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final, assert_never
@@ -20,6 +19,7 @@ from ringfence.policy.presets import preset
 from ringfence.policy.roles import lineage
 from ringfence.policy.schema import BY_NAME, TOOLS, RiskLevel, Tighter
 from ringfence.policy.terms import Terms
+from ringfence.values.paths import is_below
 from ringfence.values.risk import SecurityMode
 
 _STRICT: Final = Setting(BY_NAME["security_mode"], SecurityMode.STRICT.value, BUILT_IN, "security_mode")
@@ -27,7 +27,7 @@ _STRICT: Final = Setting(BY_NAME["security_mode"], SecurityMode.STRICT.value, BU
 
 @dataclass(slots=True)
 class _Merged:
-    """The result so far, and what a later layer asked for in vain."""
+    """The result so far, and what a later layer asked for without effect."""
 
     block: dict[str, Setting] = field(default_factory=dict)
     may_widen: set[str] = field(default_factory=set)
@@ -57,7 +57,9 @@ def effective(policies: Iterable[Policy], tool: str, role: str | None = None) ->
     merged = _Merged()
     for policy in layers:
         block = block_of(policy, tool, role)
-        if "isolated" in block:  # and if it names no mode: that is no invitation to the other files, before or after it
+        if (
+            "isolation_requires" in block
+        ):  # and if it names no mode: that is no invitation to the other files, before or after it
             block = {"security_mode": _STRICT, **block}
         _tighten(merged, block, policy)
         # The first, most trusted file may set the risk of a tool anew; those after it only raise it.
@@ -138,12 +140,6 @@ def tighter(earlier: Setting, later: Setting, notes: list[str]) -> Setting:
             return _with(later, inside)
         case _:
             assert_never(earlier.key.tighter)
-
-
-def is_below(path: str, directory: str) -> bool:
-    """Whether a path is a directory or lies in it; both absolute."""
-    path, directory = posixpath.normpath(path), posixpath.normpath(directory)
-    return path == directory or path.startswith(directory.rstrip("/") + "/")
 
 
 def _pick(earlier: Setting, later: Setting, is_tighter: bool, notes: list[str]) -> Setting:

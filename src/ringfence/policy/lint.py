@@ -55,6 +55,36 @@ def lint(policy: Policy, earlier: Sequence[Policy] = ()) -> tuple[Remark, ...]:
     return tuple(sorted(found))
 
 
+def promises(policy: Policy) -> tuple[Remark, ...]:
+    """Settings that sound as if they opened the network and open nothing; said, and no fault of the policy's."""
+    found: set[Remark] = set()
+    for tool in known_tools((policy,)):
+        found.update(opens_nothing(block_of(policy, tool)))
+    for role in policy.roles.values():
+        found.update(opens_nothing({**policy.default, **role.block}))
+    return tuple(sorted(found))
+
+
+def opens_nothing(settings: Block) -> Iterator[Remark]:
+    """What of these settings lets hosts be reached without naming one, and names of the box itself."""
+    access, default, allowed = (settings.get(name) for name in ("network_access", "network.default", "allowed_domains"))
+    if access is not None and not access.value:
+        return
+    rules = [rule for rules in (allowed.value if allowed is not None else ()) for rule in rules]
+    loose = access or (default if default is not None and default.value == "allow" else None)
+    if loose is not None and not rules:
+        yield Remark(
+            loose.mark,
+            f"{loose.written} opens no host by itself: a box has no network before hosts are named; "
+            "write network.allow: [HOST], or give --allow HOST",
+        )
+    for rule in rules:
+        if rule.matches("127.0.0.1", None, surely=False) and not rule.preset:
+            yield Remark(
+                rule.mark, f"{rule.written} is the box itself, inside; a port of the host is network.reach: [PORT]"
+            )
+
+
 def covers(wide: Rule, narrow: Rule) -> bool:
     """Whether whatever the narrow rule matches, the wide one, as a deny rule, matches too; no, if that is not sure."""
     if isinstance(wide, CommandRule) and isinstance(narrow, CommandRule):
@@ -134,16 +164,18 @@ def _on_network(block: Block) -> Iterator[Remark]:
 
 
 def _on_isolated(block: Block) -> Iterator[Remark]:
-    more = set(_value(block, "isolated"))
+    more = set(_value(block, "isolation_requires"))
     if more and more <= set(_value(block, "requires")):
         place = block["requires"].place
-        yield Remark(block["isolated"].mark, f"isolated code gets no other wall: {place} wants all of it anyway")
-    strict = block.get("filesystem.strict")
-    if "own_kernel" in more and strict is not None and strict.value:
         yield Remark(
-            block["isolated"].mark,
-            f"no wall with a kernel of its own holds what is denied at the moment of opening, as {strict.place} wants: "
-            "code that is isolated does not run",
+            block["isolation_requires"].mark, f"isolated code gets no other wall: {place} wants all of it anyway"
+        )
+    mediates = block.get("filesystem.mediate_opens")
+    if "own_kernel" in more and mediates is not None and mediates.value:
+        yield Remark(
+            block["isolation_requires"].mark,
+            f"no wall with a kernel of its own holds what is denied at the moment of opening, as {mediates.place} "
+            "wants: code that is isolated does not run",
         )
 
 

@@ -1,16 +1,18 @@
 """Reads a policy: YAML text in, `Policy` out, or an error that names the place and what would be right there.
 
-Nothing of a file that has an error counts: a policy that is half understood may lack just the rule that mattered.
+Nothing of a file that has an error counts: a policy that is half understood may lack just the rule that mattered. But
+it is read to its end, so that all of its errors are named at once.
 """
 
 import difflib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Final, NoReturn
+from typing import Final
 
 from ringfence.policy.document import Listing, Node, Scalar, Section, kind_of, read_document
+from ringfence.policy.faults import Faults
 from ringfence.policy.model import ROLE_TOOLS, Block, Name, Policy, Role, Setting, canonical
-from ringfence.policy.reading import Surroundings, read_value, texts
+from ringfence.policy.reading import ExpansionContext, read_value, texts
 from ringfence.policy.roles import check_roles
 from ringfence.policy.schema import BY_NAME, SETTINGS, TOOLS, Key, Tighter, Type, sections
 
@@ -21,15 +23,17 @@ _ROLE_ONLY: Final = ("inherits", "tools")
 _TYPO: Final = 0.8  # how alike two names are, of 1, to be taken for a slip of the keyboard
 
 
-def load_policy(text: str, source: str, around: Surroundings | None = None) -> Policy:
+def load_policy(text: str, source: str, around: ExpansionContext | None = None) -> Policy:
     """Read a policy file's text.
 
     Raises:
-        InvalidConfig: anything in it is not as it has to be; names source, line and column.
+        InvalidConfig: anything in it is not as it has to be; names source, line and column of each error.
     """
-    reader = _Reader(source, around or Surroundings())
-    policy = reader.policy(read_document(text, source))
-    check_roles(policy)
+    faults = Faults(source)
+    reader = _Reader(source, around or ExpansionContext(), faults)
+    policy = reader.policy(read_document(text, source, faults))
+    check_roles(policy, faults)
+    faults.raise_all()
     return policy
 
 
@@ -42,9 +46,10 @@ class _Raw:
 
 
 class _Reader:
-    def __init__(self, source: str, around: Surroundings) -> None:
+    def __init__(self, source: str, around: ExpansionContext, faults: Faults) -> None:
         self._source = source
         self._around = around
+        self._faults = faults
         self._named_tools: list[Name] = []
 
     def policy(self, root: Node) -> Policy:
@@ -57,9 +62,10 @@ class _Reader:
             self._collect(self._section(default, "policies.default"), "", raw)
         if network is not None:
             if any(name.startswith("network.") for name in raw.found):
-                raise network.mark.fault(
+                fault = network.mark.fault(
                     "`network` is given at the top and in `policies.default`", "keep one of the two"
                 )
+                self._faults.add(fault)
             self._collect(self._section(network, "network"), "network.", raw)
         tools = {
             name.text: self._tool(name, node) for name, node in self._named(policies.get("tools"), "policies.tools")
@@ -84,28 +90,28 @@ class _Reader:
             near = difflib.get_close_matches(name.text, TOOLS, n=1, cutoff=_TYPO)
             if near or "risk_level" not in raw.found:
                 hint = f"did you mean {near[0]!r}?" if near else "a tool of your own needs a `risk_level`"
-                raise name.mark.fault(f"unknown tool {name.text!r}", hint)
+                self._faults.add(name.mark.fault(f"unknown tool {name.text!r}", hint))
         return _joined(raw)
 
     def _role(self, name: Name, node: Node) -> Role:
         if name.text == "default":
-            raise name.mark.fault(
-                "a role cannot be called `default`", "settings for every role stand in policies.default"
-            )
+            hint = "settings for every role stand in policies.default"
+            self._faults.add(name.mark.fault("a role cannot be called `default`", hint))
         section = self._section(node, f"policies.agent_roles.{name.text}")
         inherits: tuple[Name, ...] = ()
         own: list[tuple[Scalar, Node]] = []
         tools: Setting | None = None
         for key, value in section.entries:
-            if key.text == "inherits":
-                parents = value if isinstance(value, Listing) else Listing((value,), value.mark)
-                inherits = tuple(texts(parents, "inherits", "a role's name"))
-            elif key.text == "tools":
-                names = tuple(texts(value, "tools", "a list of tools"))
-                self._named_tools += names
-                tools = Setting(ROLE_TOOLS, (tuple(names),), key.mark, "tools")
-            else:
-                own.append((key, value))
+            with self._faults.kept():
+                if key.text == "inherits":
+                    parents = value if isinstance(value, Listing) else Listing((value,), value.mark)
+                    inherits = texts(parents, "inherits", "a role's name", self._faults)
+                elif key.text == "tools":
+                    names = texts(value, "tools", "a list of tools", self._faults)
+                    self._named_tools += names
+                    tools = Setting(ROLE_TOOLS, (names,), key.mark, "tools")
+                else:
+                    own.append((key, value))
         raw = _Raw()
         self._collect(Section(tuple(own), section.mark), "", raw, also=_ROLE_ONLY)
         block = dict(_joined(raw))
@@ -117,16 +123,19 @@ class _Reader:
         known = (*TOOLS, *tools)
         for name in self._named_tools:
             if name.text not in known:
-                raise name.mark.fault(f"unknown tool {name.text!r}", nearest(name.text, known))
+                self._faults.add(name.mark.fault(f"unknown tool {name.text!r}", nearest(name.text, known)))
 
     def _may_widen(self, node: Node | None) -> frozenset[str]:
         if node is None:
             return frozenset()
         found: set[str] = set()
-        for name in texts(node, "may_widen", "a list of settings"):
-            if name.text not in BY_NAME:
-                raise name.mark.fault(f"unknown setting {name.text!r} in may_widen", nearest(name.text, BY_NAME))
-            found.add(canonical(name.text))
+        with self._faults.kept():
+            for name in texts(node, "may_widen", "a list of settings", self._faults):
+                if name.text in BY_NAME:
+                    found.add(canonical(name.text))
+                    continue
+                hint = nearest(name.text, BY_NAME)
+                self._faults.add(name.mark.fault(f"unknown setting {name.text!r} in may_widen", hint))
         return frozenset(found)
 
     def _collect(self, section: Section, prefix: str, raw: _Raw, also: Iterable[str] = ()) -> None:
@@ -136,12 +145,13 @@ class _Reader:
             if name in _SECTIONS:
                 self._collect(self._section(node, name), f"{name}.", raw)
             elif name in BY_NAME and "." not in key.text:
-                self._take(BY_NAME[name], key, node, raw)
+                with self._faults.kept():
+                    self._take(BY_NAME[name], key, node, raw)
             else:
                 self._unknown(key, _here(prefix, also), prefix)
 
     def _take(self, key: Key, written: Scalar, node: Node, raw: _Raw) -> None:
-        value = read_value(key, node, self._around)
+        value = read_value(key, node, self._around, self._faults)
         if key.type is Type.TOOLS:
             self._named_tools += value
         if key.name.endswith(".enabled"):
@@ -161,9 +171,10 @@ class _Reader:
             return {}
         found: dict[str, Node] = {}
         for key, value in self._section(node, where).entries:
-            if key.text not in valid:
+            if key.text in valid:
+                found[key.text] = value
+            else:
                 self._unknown(key, valid, "" if where == "the file" else f"{where}.")
-            found[key.text] = value
         return found
 
     def _named(self, node: Node | None, where: str) -> Iterator[tuple[Name, Node]]:
@@ -171,20 +182,25 @@ class _Reader:
             return
         for key, value in self._section(node, where).entries:
             if not key.text.strip() or key.is_nothing:
-                raise key.mark.fault(f"an empty name in {where}", "give it a name")
-            yield Name(key.text, key.mark), value
+                self._faults.add(key.mark.fault(f"an empty name in {where}", "give it a name"))
+            else:
+                yield Name(key.text, key.mark), value
 
     def _section(self, node: Node, where: str) -> Section:
         if isinstance(node, Scalar) and node.is_nothing:
             return Section((), node.mark)  # a key whose every line is commented out
         if not isinstance(node, Section):
-            raise node.mark.fault(f"{where} has to be a section, not {kind_of(node)}", "indent its keys below it")
+            what = f"{where} has to be a section, not {kind_of(node)}"
+            self._faults.add(node.mark.fault(what, "indent its keys below it"))
+            return Section((), node.mark)
         return node
 
-    def _unknown(self, key: Scalar, valid: Iterable[str], prefix: str) -> NoReturn:
+    def _unknown(self, key: Scalar, valid: Iterable[str], prefix: str) -> None:
         if key.text == "<<":
-            raise key.mark.fault("merge keys are not accepted", "write the settings out, or let a role inherit")
-        raise key.mark.fault(f"unknown key {prefix + key.text!r}", nearest(key.text, tuple(valid)))
+            fault = key.mark.fault("merge keys are not accepted", "write the settings out, or let a role inherit")
+        else:
+            fault = key.mark.fault(f"unknown key {prefix + key.text!r}", nearest(key.text, tuple(valid)))
+        self._faults.add(fault)
 
 
 def nearest(written: str, valid: Iterable[str]) -> str:

@@ -14,6 +14,7 @@ SHORT_FORMS: Final[Mapping[str, str]] = MappingProxyType(
         "max_memory": "limits.memory",
         "network.allowlist.domains": "allowed_domains",
         "network.allowlist.ips": "allowed_domains",
+        "network.allow": "allowed_domains",
         "network.denylist.domains": "denied_domains",
         "network.denylist.ips": "denied_domains",
     }

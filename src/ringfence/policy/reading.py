@@ -2,18 +2,22 @@
 
 import difflib
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, assert_never
 
-from ringfence.errors import InvalidConfig
-from ringfence.policy.config import expand
+from ringfence.errors import InvalidArgument, InvalidConfig
 from ringfence.policy.document import Listing, Mark, Node, Scalar, Section, kind_of
 from ringfence.policy.examples import check_examples
+from ringfence.policy.expanding import expand
+from ringfence.policy.faults import Faults
 from ringfence.policy.hosts import HostRule
 from ringfence.policy.model import Name
+from ringfence.policy.network_clients import Clients
+from ringfence.policy.network_reading import allow_rules, published_port, read_networks
 from ringfence.policy.rules import CommandRule, PathRule
 from ringfence.policy.schema import RULE_KEYS, Key, Tighter, Type
+from ringfence.policy.secret_reading import read_secret
 from ringfence.values.sizes import parse_duration, parse_size
 
 Rule = CommandRule | PathRule | HostRule
@@ -25,11 +29,13 @@ _RULE_EXTRAS: Final = ("why", "matches", "spares")
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
-    """What `~` and variables in paths stand for."""
+class ExpansionContext:
+    """What `~` and variables in paths stand for, and what presets of hosts start from."""
 
     home: str = "/home/agent"
     environ: Mapping[str, str] = field(default_factory=dict)
+    clients: Callable[[], Clients] = Clients
+    """What the person's own clients are configured for; asked only where a preset is named."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +47,11 @@ class Directory:
     written: str
 
 
-def read_value(key: Key, node: Node, around: Surroundings) -> Any:
+def read_value(key: Key, node: Node, around: ExpansionContext, faults: Faults) -> Any:
     """The value of a setting, of the Python type that its kind of key has.
+
+    Args:
+        faults: takes what is wrong with single items of a list.
 
     Raises:
         InvalidConfig: the node is of another type, or the value makes no sense.
@@ -58,27 +67,51 @@ def read_value(key: Key, node: Node, around: Surroundings) -> Any:
         case Type.CHOICE:
             return _choice(key, node)
         case Type.CHOICES:
-            return tuple(_choice(key, item) for item in _items(key, node))
+            return faults.each(lambda item: _choice(key, item), _items(key, node))
         case Type.PORTS:
-            return tuple(_port(key, item) for item in _items(key, node))
+            return faults.each(lambda item: _port(key, item), _items(key, node))
         case Type.TOOLS:
-            return tuple(texts(node, key.name, key.wanted))
+            return texts(node, key.name, key.wanted, faults)
         case Type.DIRECTORIES:
-            return tuple(_directory(name, around) for name in texts(node, key.name, key.wanted))
+            names = texts(node, key.name, key.wanted, faults)
+            return faults.each(lambda name: _directory(name, around), names)
         case Type.COMMANDS | Type.PATHS | Type.HOSTS:
-            return tuple(_rule(key, item, around) for item in _items(key, node))
+            return faults.each(lambda item: _rule(key, item, around, faults), _items(key, node))
+        case Type.REACHABLE:
+            clients = around.clients() if _names_a_preset(_items(key, node)) else Clients()
+            found = faults.each(lambda item: allow_rules(item, key.name, clients), _items(key, node))
+            return tuple(rule for rules in found for rule in rules)
+        case Type.NETWORKS:
+            return faults.each(lambda item: next(iter(read_networks((item,)))), _items(key, node))
+        case Type.PUBLISHED:
+            return faults.each(published_port, _items(key, node))
+        case Type.SECRETS:
+            if not isinstance(node, Section):
+                raise _wrong(key, node)
+            return faults.each(lambda entry: read_secret(*entry), node.entries)
         case _:
             assert_never(key.type)
 
 
-def texts(node: Node, name: str, wanted: str) -> Iterator[Name]:
-    """The items of a list of plain texts."""
+def _names_a_preset(items: tuple[Node, ...]) -> bool:
+    return any(isinstance(item, Scalar) and "." not in item.text for item in items)
+
+
+def texts(node: Node, name: str, wanted: str, faults: Faults) -> tuple[Name, ...]:
+    """The items of a list of plain texts.
+
+    Raises:
+        InvalidConfig: it is no list.
+    """
     if not isinstance(node, Listing):
         raise node.mark.fault(f"{name} has to be {wanted}, not {kind_of(node)}", "write it as [one, two]")
-    for item in node.items:
+
+    def read(item: Node) -> Name:
         if not isinstance(item, Scalar) or item.is_nothing or not item.text.strip():
             raise item.mark.fault(f"an item of {name} is {kind_of(item)}", "write a name")
-        yield Name(item.text, item.mark)
+        return Name(item.text, item.mark)
+
+    return faults.each(read, node.items)
 
 
 def _wrong(key: Key, node: Node, hint: str = "") -> InvalidConfig:
@@ -113,9 +146,7 @@ def _quantity(key: Key, scalar: Scalar) -> float:
             raise _wrong(key, scalar)
     except OverflowError:
         number = _LARGEST * 2
-    except InvalidConfig as fault:
-        if fault.source:
-            raise
+    except InvalidArgument as fault:
         raise scalar.mark.fault(f"{key.name}: {fault.message}", fault.hint) from None
     if not 0 < number <= _LARGEST:
         raise scalar.mark.fault(
@@ -133,42 +164,42 @@ def _choice(key: Key, node: Node) -> str:
     if text in key.choices:
         return text
     near = difflib.get_close_matches(text, key.choices, n=1)
-    hint = f"did you mean {near[0]!r}?" if near else ""
+    hint = f"did you mean {str(near[0])!r}?" if near else ""
     raise _wrong(key, node, hint)
 
 
 def _port(key: Key, node: Node) -> int:
     text = node.text if isinstance(node, Scalar) else ""
     if not text.isascii() or not text.isdigit() or len(text) > 5 or not 0 < int(text) < 65536:
-        raise node.mark.fault(f"{key.name}: {kind_of(node)} is no port", "write a number from 1 to 65535")
+        raise node.mark.fault(f"{key.name}: {kind_of(node)} is not a port", "write a number from 1 to 65535")
     return int(text)
 
 
-def _directory(name: Name, around: Surroundings) -> Directory:
+def _directory(name: Name, around: ExpansionContext) -> Directory:
     path = _expanded(name.text, name.mark, around, glob=False)
     if not path.startswith("/") or "\0" in path or ".." in path.split("/"):
         raise name.mark.fault(f"{name.text!r} is not an absolute path without `..`", "write it from / or ~")
     return Directory("/" + path.strip("/"), name.mark, name.text)
 
 
-def _expanded(text: str, mark: Mark, around: Surroundings, *, glob: bool) -> str:
+def _expanded(text: str, mark: Mark, around: ExpansionContext, *, glob: bool) -> str:
     try:
         return expand(text, around.environ, around.home, glob=glob)
     except InvalidConfig as fault:
         raise mark.fault(fault.message, fault.hint) from None
 
 
-def _rule(key: Key, node: Node, around: Surroundings) -> Rule:
+def _rule(key: Key, node: Node, around: ExpansionContext, faults: Faults) -> Rule:
     name = RULE_KEYS[key.type]
     if isinstance(node, Section):
         members = {entry.text: (entry, value) for entry, value in node.entries}
-        for entry, _ in members.values():
-            if entry.text not in (name, *_RULE_EXTRAS):
-                raise entry.mark.fault(
-                    f"unknown key {entry.text!r} in a rule", f"valid here: {', '.join((name, *_RULE_EXTRAS))}"
-                )
+        valid = (name, *_RULE_EXTRAS)
+        unknown = [entry for entry, _ in members.values() if entry.text not in valid]
+        for entry in unknown:
+            faults.add(entry.mark.fault(f"unknown key {entry.text!r} in a rule", f"valid here: {', '.join(valid)}"))
         if name not in members:
-            raise node.mark.fault(f"a rule of {key.name} without `{name}`", f"write `- {name}: ...`")
+            lacks = f"a rule of {key.name} without `{name}`"
+            raise faults.last if unknown else node.mark.fault(lacks, f"write `- {name}: ...`")
         why = members["why"][1] if "why" in members else None
         if why is not None and not isinstance(why, Scalar):
             raise why.mark.fault(f"`why` has to be text, not {kind_of(why)}")
@@ -176,18 +207,19 @@ def _rule(key: Key, node: Node, around: Surroundings) -> Rule:
         check_examples(
             rule,
             allowing=key.tighter is Tighter.EVERY_LIST,
-            matches=_examples(members, "matches"),
-            spares=_examples(members, "spares"),
+            matches=_examples(members, "matches", faults),
+            spares=_examples(members, "spares", faults),
+            faults=faults,
         )
         return rule
     return _plain_rule(key, node, around, "")
 
 
-def _examples(members: Mapping[str, tuple[Scalar, Node]], name: str) -> tuple[Name, ...]:
-    return tuple(texts(members[name][1], name, "a list of examples")) if name in members else ()
+def _examples(members: Mapping[str, tuple[Scalar, Node]], name: str, faults: Faults) -> tuple[Name, ...]:
+    return texts(members[name][1], name, "a list of examples", faults) if name in members else ()
 
 
-def _plain_rule(key: Key, node: Node, around: Surroundings, why: str) -> Rule:
+def _plain_rule(key: Key, node: Node, around: ExpansionContext, why: str) -> Rule:
     if not isinstance(node, Scalar) or node.is_nothing or not node.text.strip():
         raise node.mark.fault(f"an item of {key.name} is {kind_of(node)}", f"such as {key.name}: {key.example}")
     allowing = key.tighter is Tighter.EVERY_LIST

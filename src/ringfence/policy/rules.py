@@ -20,9 +20,9 @@ from fnmatch import fnmatchcase
 from types import MappingProxyType
 from typing import Final, Self
 
-from ringfence.errors import InvalidConfig
+from ringfence.errors import InvalidArgument
 from ringfence.policy.document import Mark
-from ringfence.policy.globs import PathRules, Row, compiled
+from ringfence.policy.globs import BlacklistRow, PathRules, compiled
 from ringfence.values.facts import Program, Word
 
 
@@ -114,6 +114,10 @@ class CommandRule:
         """Whether the program is one that the rule means, or may turn out to be one."""
         found = self._names(program, trusted_only=False)
         return min(found, _loosely(self.words, program)) if found is not Match.NO else Match.NO
+
+    def is_meant_by(self, words: frozenset[str]) -> bool:
+        """Whether all of the rule's words are among these, in any order."""
+        return all(any(_equal(word, wanted) is Match.YES for word in words) for wanted in self.words)
 
     def allows(self, program: Program) -> Match:
         """Whether the program is surely one that the rule means."""
@@ -240,8 +244,8 @@ class PathRule:
                 f"the path {written!r} is relative", f"write /workspace/{written}, or **/{written} for any depth"
             )
         try:
-            Row.parse(row)
-        except InvalidConfig as fault:
+            BlacklistRow.parse(row)
+        except InvalidArgument as fault:
             raise mark.fault(fault.message.replace("blacklist row", "the path"), fault.hint) from None
         return cls(written, row, mark, why)
 

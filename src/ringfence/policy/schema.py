@@ -11,7 +11,7 @@ from typing import Final
 
 from ringfence.policy.settings import ENGINES
 from ringfence.values.facts import Strictness
-from ringfence.values.grant import Explain
+from ringfence.values.grant import Trace
 from ringfence.values.guarantee import Guarantee
 
 
@@ -31,6 +31,10 @@ class Type(Enum):
     HOSTS = "a list of host names or addresses"
     PORTS = "a list of ports"
     TOOLS = "a list of tools"
+    REACHABLE = "a list of hosts, presets or rules"
+    NETWORKS = "a list of networks of addresses"
+    PUBLISHED = "a list of ports, or PORT:PORT OUTSIDE"
+    SECRETS = "a section for each secret, by its name"
 
 
 class Tighter(Enum):
@@ -108,9 +112,10 @@ SETTINGS: Final[tuple[Key, ...]] = (
         "security_mode",
         Type.CHOICE,
         Tighter.LATER_CHOICE,
-        "Which code is isolated, where the policy says what that means (`isolated`). `strict`: all that is not plainly "
-        "safe, and every session. `permissive`: what looks high or critical. Either way a command runs behind a wall. "
-        "Of the policy's mode and the caller's the stricter counts; a file that isolates and names none means strict.",
+        "Which code is isolated, where the policy says what that means (`isolation_requires`). `strict`: all that is "
+        "not plainly safe, and every session. `permissive`: what looks high or critical. Either way a command runs "
+        "behind a wall. Of the policy's mode and the caller's the stricter counts; a file that isolates and names none "
+        "means strict.",
         "static analysis advises; the wall decides",
         ("permissive", "strict"),
         "strict",
@@ -120,7 +125,7 @@ SETTINGS: Final[tuple[Key, ...]] = (
         Type.CHOICE,
         Tighter.LATER_CHOICE,
         "How much the tool can do: low runs directly, medium in the sandbox, high in the sandbox with limits, critical "
-        "only after a person's yes.",
+        "only after a person's approval.",
         "the amount of care follows from what can go wrong",
         _RISKS,
         "high",
@@ -211,7 +216,7 @@ SETTINGS: Final[tuple[Key, ...]] = (
         '["**/*.pem"]',
     ),
     Key(
-        "filesystem.strict",
+        "filesystem.mediate_opens",
         Type.FLAG,
         Tighter.TRUE,
         "Hold what is hidden at the moment of opening too: against hard links, renames, and files that the host makes "
@@ -221,13 +226,14 @@ SETTINGS: Final[tuple[Key, ...]] = (
         "true",
     ),
     Key(
-        "explain",
+        "trace",
         Type.CHOICE,
         Tighter.LATER_CHOICE,
         "How much is looked at while commands run, so that a refusal has its exact reason: `off`, `changes` (opens for "
-        "writing, programs, connections, names and modes), `full` (every open).",
+        "writing, programs, connections, names and modes, and refused reads of programs such as `cat`), `reads` (every "
+        "read that is refused), `full` (every open, also for the record).",
         "an agent that reads why it was refused corrects itself",
-        tuple(map(str, Explain)),
+        tuple(map(str, Trace)),
         "full",
     ),
     Key(
@@ -300,9 +306,11 @@ SETTINGS: Final[tuple[Key, ...]] = (
         "validation.sensitive_files",
         Type.CHOICE,
         Tighter.LATER_CHOICE,
-        "What naming a sensitive file in a command leads to; the wall hides those of the blacklist in any case.",
-        "a word in a command is not yet an access",
-        ("warn", "block"),
+        "What naming a sensitive file in a command leads to; the wall hides those of the blacklist in any case. With "
+        "`hide` it hides the others too: settings of git, shells and editors, histories, tokens of registries. Git "
+        "does not work in a repository whose settings are hidden.",
+        "a word in a command is not yet an access, and what a program opens is in no command",
+        ("warn", "block", "hide"),
         "block",
     ),
     Key(
@@ -318,7 +326,7 @@ SETTINGS: Final[tuple[Key, ...]] = (
         "alternatives",
         Type.CHOICES,
         Tighter.SAME,
-        "Engines that may be used instead, in this order, where the engine cannot be had; each has to guarantee at "
+        "Engines that may be used instead, in this order, where the engine is not available; each has to guarantee at "
         "least as much.",
         "work that has to go on needs a second way, and one that is not weaker",
         ENGINES,
@@ -334,7 +342,7 @@ SETTINGS: Final[tuple[Key, ...]] = (
         "[network_off, host_files_hidden]",
     ),
     Key(
-        "isolated",
+        "isolation_requires",
         Type.CHOICES,
         Tighter.ANY_LIST,
         "What the wall has to guarantee, beyond `requires`, for code that is isolated; without it, such code runs "
@@ -347,8 +355,8 @@ SETTINGS: Final[tuple[Key, ...]] = (
         "network_access",
         Type.FLAG,
         Tighter.FALSE,
-        "Whether the tool may reach hosts at all, by the lists below. Inside a box the network stays off: requests go "
-        "through parts outside it.",
+        "Whether the tool may reach hosts at all, by the lists below. It opens none by itself; a box has no network of "
+        "its own, and what is allowed goes through the proxy outside it.",
         "most work needs no network, and a leak does",
         (),
         "false",
@@ -357,7 +365,8 @@ SETTINGS: Final[tuple[Key, ...]] = (
         "allowed_domains",
         Type.HOSTS,
         Tighter.EVERY_LIST,
-        "The only hosts that may be reached. An empty list allows none.",
+        "The only hosts that may be reached, through the proxy. A name alone means ports 80 and 443. An empty list "
+        "allows none.",
         "a leak needs a host to go to",
         (),
         '["*.example.com"]',
@@ -375,7 +384,8 @@ SETTINGS: Final[tuple[Key, ...]] = (
         "network.default",
         Type.CHOICE,
         Tighter.LATER_CHOICE,
-        "What holds for a host that no list names.",
+        "What holds for a host that no list names: `none` refuses it. `allow` lets command lines name it and a request "
+        "ask for it (`--allow`), and opens nothing by itself.",
         "a list of what is needed is shorter than one of what is not",
         ("allow", "none"),
         "none",
@@ -444,10 +454,115 @@ SETTINGS: Final[tuple[Key, ...]] = (
         "[22, 5432]",
     ),
     Key(
+        "network.allow",
+        Type.REACHABLE,
+        Tighter.EVERY_LIST,
+        "Hosts that may be reached, one list with `allowed_domains`: `host`, `host:port`, a preset such as `pip`, or a "
+        "rule with `host` and any of `ports`, `methods`, `paths`, `raw`, `inspect`, `opaque`, `ask`, `private`, "
+        "`budget` (docs/egress.md).",
+        "reading from a host is not writing to it, and a package index is not one host",
+        (),
+        "[pip, {host: api.example.com, methods: [GET]}]",
+    ),
+    Key(
+        "network.ask_unlisted",
+        Type.FLAG,
+        Tighter.FALSE,
+        "Whether a person is asked about a host that no rule names, instead of refusing it; never about one that is "
+        "denied or private.",
+        "nobody knows every host in advance",
+        (),
+        "false",
+    ),
+    Key(
+        "network.inspect",
+        Type.FLAG,
+        Tighter.TRUE,
+        "Whether every connection is looked into; what cannot be (pinned clients, `opaque`, `raw`) is refused.",
+        "what is not looked into can carry anything to a host that is allowed",
+        (),
+        "true",
+    ),
+    Key(
+        "network.budget.body",
+        Type.SIZE,
+        Tighter.LESS,
+        "The largest body of one request.",
+        "a question is short, a copied database is not",
+        (),
+        "1MB",
+    ),
+    Key(
+        "network.budget.requests_per_minute",
+        Type.COUNT,
+        Tighter.LESS,
+        "Requests of a box in any minute.",
+        "a loop must not become an attack on somebody's server",
+        (),
+        "600",
+    ),
+    Key(
+        "network.budget.connections",
+        Type.COUNT,
+        Tighter.LESS,
+        "Connections of a box at the same time.",
+        "the proxy serves other boxes too",
+        (),
+        "64",
+    ),
+    Key(
+        "network.budget.total_out",
+        Type.SIZE,
+        Tighter.LESS,
+        "Bytes that a box may send in all, as long as it lives.",
+        "small requests add up to a large leak",
+        (),
+        "50MB",
+    ),
+    Key(
+        "network.private",
+        Type.NETWORKS,
+        Tighter.EVERY_LIST,
+        "Addresses that are not global and that an allowed name may have all the same; never loopback, link-local or a "
+        "cloud's metadata.",
+        "a company's own services have private addresses, and a name may be made to point at them",
+        (),
+        "[10.20.0.0/16]",
+    ),
+    Key(
+        "network.secrets",
+        Type.SECRETS,
+        Tighter.EVERY_LIST,
+        "Secrets that the proxy puts into requests, by name: `hosts`, `places`, `style`, `header`, `template`, "
+        "`variable`, `signer`. Where a secret comes from is for the command line or the person's own sandbox.json, "
+        "never for a policy. A secret opens no host.",
+        "a key that was never inside cannot be stolen there",
+        (),
+        "{GH_TOKEN: {hosts: [api.github.com]}}",
+    ),
+    Key(
+        "network.publish",
+        Type.PUBLISHED,
+        Tighter.EVERY_LIST,
+        "Ports of a server in the box that the host reaches at 127.0.0.1: at the one after the colon, or any free one.",
+        "a preview has to be looked at from outside",
+        (),
+        '[5173, "8000:18000"]',
+    ),
+    Key(
+        "network.reach",
+        Type.PORTS,
+        Tighter.EVERY_LIST,
+        "Ports of the host's own loopback that the box reaches at 127.0.0.1.",
+        "a database for tests often runs beside the sandbox, and others that must not be reached do too",
+        (),
+        "[5432]",
+    ),
+    Key(
         "approvals.ask_for.tools",
         Type.TOOLS,
         Tighter.ANY_LIST,
-        "Tools whose every use needs a person's yes.",
+        "Tools whose every use needs a person's approval.",
         "some tools are rare enough to ask each time",
         (),
         "[shell_exec]",
@@ -456,7 +571,7 @@ SETTINGS: Final[tuple[Key, ...]] = (
         "approvals.ask_for.risks",
         Type.CHOICES,
         Tighter.ANY_LIST,
-        "Risk levels that need a person's yes: the tool's own level, or what the analysis of the code finds. "
+        "Risk levels that need a person's approval: the tool's own level, or what the analysis of the code finds. "
         "`critical` as the tool's own level always does.",
         "a person looks where it matters",
         _RISKS,
@@ -466,7 +581,7 @@ SETTINGS: Final[tuple[Key, ...]] = (
         "approvals.ask_for.patterns",
         Type.COMMANDS,
         Tighter.ANY_LIST,
-        "Commands that need a person's yes, written and matched as `denied_commands` are.",
+        "Commands that need a person's approval, written and matched as `denied_commands` are.",
         "some commands are right or wrong only in their context",
         (),
         "[git push]",

@@ -8,8 +8,11 @@ from typing import Final
 from ringfence.errors import InvalidConfig
 from ringfence.policy.environment import Variable, flag, lookup
 
-ADAPTERS: Final = ("bwrap", "unshare", "gvisor", "landlock", "sandbox-exec", "auto", "none")
+ADAPTERS: Final = ("bwrap", "unshare", "gvisor", "landlock", "nsjail", "sandbox-exec", "jobobject", "auto", "none")
+SYSTEM_DIRECTORIES: Final = frozenset(("/usr", "/bin", "/lib", "/lib64", "/sbin"))
+"""A box shows them anyway, read-only."""
 ENGINES: Final = ("native", "wasi", "docker", "aio", "subprocess")
+_ETC: Final = "/etc"
 _NETWORK_WORDS: Final[Mapping[str, bool]] = MappingProxyType({"allow": True, "deny": False})
 
 
@@ -19,8 +22,6 @@ class ProcessSandboxSettings:
 
     adapter: str | None = None
     """One of `ADAPTERS`."""
-    required: bool = True
-    """Whether a command may not run at all if the wall cannot be built."""
     bwrap_path: str | None = None
     """An absolute path, or a bare name to look for on PATH."""
     bwrap_network: bool = False
@@ -36,26 +37,21 @@ def read_settings(environ: Mapping[str, str]) -> ProcessSandboxSettings:
     """Read every variable of the table in docs/configuration.md.
 
     Raises:
-        InvalidConfig: a value makes no sense, or two of them contradict each other; names the variable.
+        InvalidConfig: a value makes no sense; names the variable.
     """
     adapter = lookup(environ, "RINGFENCE_PROCESS_SANDBOX")
     required = lookup(environ, "RINGFENCE_PROCESS_SANDBOX_REQUIRED")
     network = lookup(environ, "RINGFENCE_BWRAP_NETWORK")
+    binds = lookup(environ, "RINGFENCE_BWRAP_RO_BINDS")
+    shown = _paths(binds)
     engine = lookup(environ, "RINGFENCE_TOOL_ENGINE")
-    settings = ProcessSandboxSettings(
+    return ProcessSandboxSettings(
         adapter=_one_of(adapter, ADAPTERS),
-        required=flag(required) if required else True,
         bwrap_path=_program(lookup(environ, "RINGFENCE_BWRAP_PATH")),
-        ro_binds=_paths(lookup(environ, "RINGFENCE_BWRAP_RO_BINDS")),
+        ro_binds=tuple(path for path in shown if path != _ETC and path not in SYSTEM_DIRECTORIES),
         tool_engine=_one_of(engine, ENGINES),
-        warnings=_network_warnings(network),
+        warnings=(*_required_warnings(required), *_network_warnings(network), *_etc_warnings(binds, shown)),
     )
-    if adapter and settings.adapter == "none" and settings.required:
-        raise InvalidConfig(
-            f"{adapter.name} is 'none', but a wall is required",
-            hint="choose another adapter; to run without any wall, also set RINGFENCE_PROCESS_SANDBOX_REQUIRED=0",
-        )
-    return settings
 
 
 def _one_of(variable: Variable | None, valid: tuple[str, ...]) -> str | None:
@@ -78,13 +74,31 @@ def _program(variable: Variable | None) -> str | None:
 def _paths(variable: Variable | None) -> tuple[str, ...]:
     if variable is None:
         return ()
-    paths = tuple(path for part in variable.value.split(",") if (path := part.strip()))
+    paths = tuple(path.rstrip("/") or "/" for part in variable.value.split(",") if (path := part.strip()))
     for path in paths:
         if not path.startswith("/") or ".." in path.split("/"):
             raise InvalidConfig(
                 f"{variable.name} holds {path!r}", hint="list absolute paths without `..`, with commas between them"
             )
     return paths
+
+
+def _etc_warnings(variable: Variable | None, paths: tuple[str, ...]) -> tuple[str, ...]:
+    if variable is None or _ETC not in paths:
+        return ()
+    return (
+        f"{variable.name}: {_ETC} as a whole is not shown: a box has one of its own, with what tools need of the "
+        "host's and without its accounts, keys and tokens; name what else is needed, such as /etc/ssl",
+    )
+
+
+def _required_warnings(variable: Variable | None) -> tuple[str, ...]:
+    if variable is None or flag(variable):
+        return ()
+    return (
+        f"{variable.name}={variable.value} has no effect: nothing runs without a wall, so that a wall that cannot be "
+        "built is an error in any case",
+    )
 
 
 def _network_warnings(variable: Variable | None) -> tuple[str, ...]:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, Final
 
+from ringfence.policy.defaults import SENSITIVE
 from ringfence.policy.document import Mark
 from ringfence.policy.hosts import HostRule
 from ringfence.policy.model import ROLE_TOOLS, Name, Setting
@@ -13,7 +14,7 @@ from ringfence.policy.rules import CommandRule, PathRule
 from ringfence.policy.schema import BY_NAME, HANDLING, RiskLevel
 from ringfence.values.facts import Strictness
 from ringfence.values.guarantee import Guarantee
-from ringfence.values.limits import Limits
+from ringfence.values.limits import Limits, NobodySaid
 from ringfence.values.risk import SecurityMode
 from ringfence.values.verdict import Asking
 
@@ -43,7 +44,7 @@ class Terms:
     role: str | None = None
     settings: Mapping[str, Setting]
     notes: tuple[str, ...] = ()
-    """What a later layer asked for in vain."""
+    """What a later layer asked for without effect."""
 
     def get(self, name: str) -> Setting | None:
         return self.settings.get(name)
@@ -83,9 +84,9 @@ class Terms:
         return self._guarantees("requires")
 
     @property
-    def isolated(self) -> frozenset[Guarantee]:
+    def isolation_requires(self) -> frozenset[Guarantee]:
         """What code that is isolated needs of its wall, beyond `requires`."""
-        return self._guarantees("isolated")
+        return self._guarantees("isolation_requires")
 
     def under(self, mode: SecurityMode | None) -> "Terms":
         """The same under the caller's security mode too: of two modes the stricter counts, None is no opinion."""
@@ -106,8 +107,15 @@ class Terms:
 
     @property
     def hidden(self) -> tuple[PathRule, ...]:
-        """What the wall has to hide: `filesystem.deny` and `denied_paths`."""
-        return (*self.value("filesystem.deny", ()), *self.value("denied_paths", ()))
+        """What the wall has to hide: `filesystem.deny`, `denied_paths`, and sensitive files where they are hidden."""
+        sensitive = self.get("validation.sensitive_files")
+        rows = SENSITIVE if sensitive is not None and sensitive.value == "hide" else ()
+        more = (
+            PathRule(row, row, sensitive.mark, "is a sensitive file, and validation.sensitive_files is `hide`")
+            for row in rows
+            if sensitive is not None
+        )
+        return (*self.value("filesystem.deny", ()), *self.value("denied_paths", ()), *more)
 
     @property
     def tools(self) -> tuple[tuple[Name, ...], ...]:
@@ -127,12 +135,9 @@ class Terms:
         """The limits in force: the policy's, else those of the configuration; a request may only lower the policy's."""
         said = {field: self.settings[name].value for name, field in LIMIT_FIELDS.items() if name in self.settings}
         base = otherwise if asked is None else asked
-        chosen = {field: min(value, getattr(asked, field)) if asked else value for field, value in said.items()}
-        limits = base.changed(**chosen)
+        limits = base.changed(**{field: _lower(value, asked, field) for field, value in said.items()})
         cores = self.value("max_cpu")
-        if cores is not None:
-            limits = limits.changed(cpu_seconds=min(limits.cpu_seconds, cores * limits.wall_seconds))
-        return limits
+        return limits if cores is None else limits.on_cores(cores)
 
     def _guarantees(self, name: str) -> frozenset[Guarantee]:
         return frozenset(Guarantee(word.replace("_", " ")) for word in self.value(name, ()))
@@ -140,3 +145,9 @@ class Terms:
     def _directories(self, name: str) -> tuple[Directory, ...] | None:
         setting = self.settings.get(name)
         return None if setting is None else tuple(setting.value)
+
+
+def _lower(value: float, asked: Limits | None, field: str) -> float:
+    """The policy's limit, or the caller's where that is lower; a time that the caller has not given is no opinion."""
+    own = getattr(asked, field) if asked is not None else value
+    return value if isinstance(own, NobodySaid) else min(value, own)

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 
-class Member(Protocol):
+class PoolMember(Protocol):
     """Something that takes time to make and is used once."""
 
     @property

@@ -12,7 +12,7 @@ import math
 from dataclasses import dataclass, fields
 from typing import Final
 
-from ringfence.errors import InvalidConfig
+from ringfence.errors import InvalidArgument
 
 RENEW_SHARE: Final = 0.9
 """Of the age limit. Refilling is a matter of seconds, the limit one of minutes: a tenth of it is enough."""
@@ -29,7 +29,7 @@ class PoolConfig:
     """How many members are kept, for how long, and how fast they are made.
 
     Raises:
-        InvalidConfig: a value that cannot be.
+        InvalidArgument: a value that cannot be.
     """
 
     min_instances: int = 2
@@ -52,7 +52,7 @@ class PoolConfig:
         for field in fields(self):
             _check(field.name, getattr(self, field.name), whole=field.type is int, zero=field.name in _MAY_BE_ZERO)
         if self.min_instances > self.max_instances:
-            raise InvalidConfig(
+            raise InvalidArgument(
                 f"min_instances is {self.min_instances}, more than max_instances, {self.max_instances}",
                 hint="raise max_instances",
             )
@@ -62,7 +62,7 @@ _MAY_BE_ZERO = frozenset({"min_instances", "waiting_max"})  # nothing kept ready
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Snapshot:
+class PoolSnapshot:
     """What a plan is made from. Times are on the pool's clock."""
 
     born: tuple[float, ...]
@@ -78,7 +78,7 @@ class Snapshot:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class PoolPlan:
     """What to do now, and when to look again if nothing happens before."""
 
     start: int = 0
@@ -87,7 +87,7 @@ class Plan:
     wait_seconds: float = math.inf
 
 
-def plan(snapshot: Snapshot, config: PoolConfig, now: float) -> Plan:
+def plan(snapshot: PoolSnapshot, config: PoolConfig, now: float) -> PoolPlan:
     """What keeps the pool as it is configured, starting from how it is."""
     renew_seconds = config.max_age_seconds * RENEW_SHARE
     ages = [now - born for born in snapshot.born]
@@ -117,7 +117,7 @@ def plan(snapshot: Snapshot, config: PoolConfig, now: float) -> Plan:
     if wanted > start:
         look_again.append(interval_seconds if start else may_start_at - now)
     wait_seconds = max(min(look_again, default=math.inf), SHORTEST_WAIT_SECONDS)
-    return Plan(start=start, retire=retire, wait_seconds=wait_seconds)
+    return PoolPlan(start=start, retire=retire, wait_seconds=wait_seconds)
 
 
 def pause_seconds(failures_in_a_row: int) -> float:
@@ -131,6 +131,6 @@ def pause_seconds(failures_in_a_row: int) -> float:
 def _check(name: str, value: object, *, whole: bool, zero: bool) -> None:
     kinds = int if whole else (int, float)
     if isinstance(value, bool) or not isinstance(value, kinds):
-        raise InvalidConfig(f"{name} is {value!r}", hint=f"give a {'whole ' if whole else ''}number")
+        raise InvalidArgument(f"{name} is {value!r}", hint=f"give a {'whole ' if whole else ''}number")
     if not (value >= 0 if zero else value > 0):  # so that a NaN is refused too
-        raise InvalidConfig(f"{name} is {value!r}", hint=f"give {'zero or more' if zero else 'more than zero'}")
+        raise InvalidArgument(f"{name} is {value!r}", hint=f"give {'zero or more' if zero else 'more than zero'}")

@@ -28,11 +28,11 @@ from functools import partial
 from types import TracebackType
 from typing import Final, Generic, Self
 
-from ringfence.errors import Internal, InvalidConfig, PoolExhausted
+from ringfence.errors import Internal, InvalidArgument, PoolExhausted
 from ringfence.pool.closing import Closing
-from ringfence.pool.plan import PoolConfig, Snapshot, plan
-from ringfence.pool.records import MemberT, Place, Slot, Start, Waiter, serve_by
-from ringfence.pool.state import Phase, PoolState, SessionState
+from ringfence.pool.plan import PoolConfig, PoolSnapshot, plan
+from ringfence.pool.records import MemberT, PoolSlot, SlotPlace, Start, Waiter, serve_by
+from ringfence.pool.state import Phase, PoolState
 
 _AFTER_TAKING_SECONDS: Final = 0.005
 """How long refilling holds back after a hand-out, so that the caller's first steps do not compete with a start."""
@@ -53,16 +53,15 @@ class Pool(Generic[MemberT]):
         self._loop: asyncio.AbstractEventLoop
         self._clock: Callable[[], float]
         # where every member is; all four count towards the maximum
-        self._idle: deque[Slot[MemberT]] = deque()
+        self._idle: deque[PoolSlot[MemberT]] = deque()
         self._starts: set[Start[MemberT]] = set()
-        self._held: dict[int, Slot[MemberT]] = {}  # by the member's id(): members need not be hashable
+        self._held: dict[int, PoolSlot[MemberT]] = {}  # by the member's id(): members need not be hashable
         self._closing: Closing[MemberT] = Closing(
             self._config.close_timeout_seconds, self._is_gone, partial(self._note, "closing")
         )
         self._given_up: set[asyncio.Future[MemberT]] = set()  # so that none is collected before its end
         # who wants one
         self._waiters: deque[Waiter[MemberT]] = deque()
-        self._sessions: dict[str, Waiter[MemberT] | Slot[MemberT]] = {}
         # refilling
         self._tick_timer: asyncio.TimerHandle | None = None
         self._woken = False
@@ -83,7 +82,7 @@ class Pool(Generic[MemberT]):
 
     def state(self) -> PoolState:
         """Where every member is now, and what has been."""
-        handed = sum(slot.place is Place.HANDED for slot in self._held.values())
+        handed = sum(slot.place is SlotPlace.HANDED for slot in self._held.values())
         demanded = sum(start.waiter is not None for start in self._starts)
         return PoolState(
             phase=self._phase,
@@ -104,16 +103,6 @@ class Pool(Generic[MemberT]):
             unclosed=self._closing.unclosed,
             last_fault=self._last_fault,
         )
-
-    def session_state(self, session_id: str) -> SessionState:
-        """Whether a session has a member. A member that is lost stays bound until the next acquire or release."""
-        match self._sessions.get(session_id):
-            case None:
-                return SessionState.IDLE
-            case Waiter():
-                return SessionState.ACQUIRING
-            case Slot():
-                return SessionState.BUSY
 
     # --- opening and ending -------------------------------------------------------------------------------------------
 
@@ -165,12 +154,12 @@ class Pool(Generic[MemberT]):
         """Wait until so many idle members are ready; the configured minimum, if not said.
 
         Raises:
-            InvalidConfig: more than are ever kept ready.
+            InvalidArgument: more than are ever kept ready.
             PoolExhausted: the pool is not open, or no longer.
         """
         enough = self._config.min_instances if count is None else count
         if enough > self._config.min_instances:
-            raise InvalidConfig(f"{enough} members are never kept ready", hint="raise min_instances")
+            raise InvalidArgument(f"{enough} members are never kept ready", hint="raise min_instances")
         await self._until(lambda: len(self._idle) >= enough or self._phase is not Phase.OPEN)
         if self._phase is not Phase.OPEN:
             raise self._refusal()
@@ -219,7 +208,7 @@ class Pool(Generic[MemberT]):
         """Hand out a member; it is the caller's until they `discard` it."""
         slot = self._pop()
         if slot is None:
-            slot = await self._answer(self._enter(None))
+            slot = await self._answer(self._enter())
         return slot.member
 
     def discard(self, member: MemberT) -> None:
@@ -229,35 +218,7 @@ class Pool(Generic[MemberT]):
             self._let_go(slot)
             self._closing.begin(slot)
 
-    async def acquire(self, session_id: str) -> MemberT:
-        """Hand out the member of a session: the same one to everybody, until it is released or lost."""
-        bound = self._sessions.get(session_id)
-        if isinstance(bound, Slot):
-            if _still_good(bound):
-                bound.place = Place.BUSY
-                return bound.member
-            self._let_go(bound)
-            self._closing.begin(bound)
-            bound = None
-        if bound is None:
-            slot = self._pop()
-            if slot is not None:
-                slot.session_id = session_id
-                self._sessions[session_id] = slot
-                return slot.member
-            bound = self._enter(session_id)
-        return (await self._answer(bound)).member
-
-    async def release(self, session_id: str) -> None:
-        """Discard the session's member, if it has one. Who is still acquiring it is refused."""
-        bound = self._sessions.get(session_id)
-        if isinstance(bound, Slot):
-            self._let_go(bound)
-            self._closing.begin(bound)
-        elif bound is not None:
-            self._refuse(bound, _released(session_id))
-
-    def _pop(self) -> Slot[MemberT] | None:
+    def _pop(self) -> PoolSlot[MemberT] | None:
         """The fast path: the oldest idle member that stands, if there is one."""
         if self._phase is not Phase.OPEN:
             raise self._refusal()
@@ -267,7 +228,7 @@ class Pool(Generic[MemberT]):
             if self._clock() >= slot.expires_at:
                 self._replaced_for_age += 1
             elif self._stands(slot):
-                slot.place = Place.BUSY
+                slot.place = SlotPlace.BUSY
                 self._held[id(slot.member)] = slot
                 self._hits += 1
                 if not self._woken:
@@ -279,7 +240,7 @@ class Pool(Generic[MemberT]):
         self._misses += 1
         return None
 
-    def _stands(self, slot: Slot[MemberT]) -> bool:
+    def _stands(self, slot: PoolSlot[MemberT]) -> bool:
         try:
             return not slot.lost and slot.member.probe()
         except Exception as fault:  # whatever it is: a member that cannot be asked does not stand
@@ -288,7 +249,7 @@ class Pool(Generic[MemberT]):
 
     # --- waiting ------------------------------------------------------------------------------------------------------
 
-    def _enter(self, session_id: str | None) -> Waiter[MemberT]:
+    def _enter(self) -> Waiter[MemberT]:
         """Enter the queue, with a member being made if there is room for one."""
         room = self._members < self._config.max_instances
         if not room and self._waiting >= self._config.waiting_max:
@@ -296,36 +257,29 @@ class Pool(Generic[MemberT]):
                 f"all {self._config.max_instances} members are taken, and {self._waiting} callers wait already",
                 hint="try again later, or raise max_instances or waiting_max",
             )
-        waiter: Waiter[MemberT] = Waiter(self._loop.create_future(), session_id)
+        waiter: Waiter[MemberT] = Waiter(self._loop.create_future())
         waiter.late = self._loop.call_later(self._config.acquire_timeout_seconds, self._is_late, waiter)
         self._waiters.append(waiter)
-        if session_id is not None:
-            self._sessions[session_id] = waiter
         if room:
             waiter.start = self._begin(waiter)
         return waiter
 
-    async def _answer(self, waiter: Waiter[MemberT]) -> Slot[MemberT]:
-        waiter.callers += 1
+    async def _answer(self, waiter: Waiter[MemberT]) -> PoolSlot[MemberT]:
         try:
-            slot = await asyncio.shield(waiter.answer)  # others may wait for the same answer
+            slot = await asyncio.shield(waiter.answer)  # it may be answered while this caller goes away
         except asyncio.CancelledError:
-            waiter.callers -= 1
-            if waiter.callers == 0:
-                self._leave(waiter)
+            self._leave(waiter)
             raise
-        if slot.place is Place.CLOSING:  # it was ended between being handed out and this caller's turn
-            if waiter.session_id is None or self._phase is not Phase.OPEN:
-                raise self._refusal()
-            raise _released(waiter.session_id)
-        slot.place = Place.BUSY
+        if slot.place is SlotPlace.CLOSING:  # it was ended between being handed out and this caller's turn
+            raise self._refusal()
+        slot.place = SlotPlace.BUSY
         return slot
 
     def _leave(self, waiter: Waiter[MemberT]) -> None:
-        """All who waited here went away."""
+        """Who waited here went away."""
         if not waiter.answer.done():
             self._withdraw(waiter)
-        elif waiter.answer.exception() is None and (slot := waiter.answer.result()).place is Place.HANDED:
+        elif waiter.answer.exception() is None and (slot := waiter.answer.result()).place is SlotPlace.HANDED:
             self._let_go(slot)
             if self._phase is not Phase.OPEN:
                 self._closing.begin(slot)
@@ -339,8 +293,6 @@ class Pool(Generic[MemberT]):
         """Take a waiter out of the queue. A member that is being made for it is made all the same, and kept ready."""
         self._waiters.remove(waiter)
         self._settle(waiter)
-        if waiter.session_id is not None:
-            del self._sessions[waiter.session_id]
         if waiter.start is not None:
             waiter.start.waiter = None
             waiter.start = None
@@ -362,7 +314,7 @@ class Pool(Generic[MemberT]):
             why, hint = "no member could be made", "see why making one takes so long, or raise acquire_timeout_seconds"
         self._refuse(waiter, PoolExhausted(f"{why} within {seconds:g} s", hint=hint))
 
-    def _put(self, slot: Slot[MemberT]) -> None:
+    def _put(self, slot: PoolSlot[MemberT]) -> None:
         """Give a member to whoever waits longest, or keep it ready."""
         if self._waiters:
             waiter = self._waiters.popleft()
@@ -370,23 +322,17 @@ class Pool(Generic[MemberT]):
             if waiter.start is not None:  # goes on, to be kept ready
                 waiter.start.waiter = None
                 waiter.start = None
-            slot.place = Place.HANDED
-            slot.session_id = waiter.session_id
+            slot.place = SlotPlace.HANDED
             self._held[id(slot.member)] = slot
-            if waiter.session_id is not None:
-                self._sessions[waiter.session_id] = slot
             waiter.answer.set_result(slot)
         else:
-            slot.place = Place.IDLE
+            slot.place = SlotPlace.IDLE
             self._idle.append(slot)
         self._tell()
 
-    def _let_go(self, slot: Slot[MemberT]) -> None:
+    def _let_go(self, slot: PoolSlot[MemberT]) -> None:
         """Take a member out of its holder's hands."""
         self._held.pop(id(slot.member), None)
-        if slot.session_id is not None:
-            del self._sessions[slot.session_id]
-            slot.session_id = None
 
     # --- making -------------------------------------------------------------------------------------------------------
 
@@ -419,7 +365,7 @@ class Pool(Generic[MemberT]):
     def _receive(self, start: Start[MemberT], member: MemberT) -> Internal | None:
         """Enter a member that was made; returns why it is no good, if it is not."""
         now = self._clock()
-        slot = Slot(member, now, now + self._config.max_age_seconds)
+        slot = PoolSlot(member, now, now + self._config.max_age_seconds)
         if self._phase is not Phase.OPEN:
             self._closing.begin(slot)
             return None
@@ -469,7 +415,7 @@ class Pool(Generic[MemberT]):
         now = self._clock()
         idle = tuple(self._idle)
         todo = plan(
-            Snapshot(
+            PoolSnapshot(
                 born=tuple(slot.born for slot in idle),
                 refilling=sum(start.waiter is None for start in self._starts),
                 members=self._members,
@@ -490,9 +436,9 @@ class Pool(Generic[MemberT]):
         if todo.wait_seconds != float("inf"):
             self._tick_timer = self._loop.call_later(todo.wait_seconds, self._tick)
 
-    def _is_lost(self, slot: Slot[MemberT]) -> None:
+    def _is_lost(self, slot: PoolSlot[MemberT]) -> None:
         slot.lost = True
-        if slot.place is Place.IDLE:
+        if slot.place is SlotPlace.IDLE:
             self._idle.remove(slot)
             self._crashed += 1
             self._closing.begin(slot)
@@ -560,14 +506,3 @@ class Pool(Generic[MemberT]):
                 return PoolExhausted("the pool is stopped", hint="use another one")
             case Phase.OPEN:
                 return PoolExhausted("the member was ended before it could be handed out", hint="try again")
-
-
-def _still_good(slot: Slot[MemberT]) -> bool:
-    """Whether a bound member can be handed out again. It is not probed: somebody is at work with it."""
-    return slot.place is Place.HANDED or (slot.place is Place.BUSY and not slot.lost and slot.member.alive)
-
-
-def _released(session_id: str) -> PoolExhausted:
-    return PoolExhausted(
-        f"the session {session_id!r} was released while it was being acquired", hint="acquire it again"
-    )

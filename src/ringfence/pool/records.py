@@ -5,12 +5,12 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Generic, TypeVar
 
-from ringfence.pool.base import Member
+from ringfence.pool.base import PoolMember
 
-MemberT = TypeVar("MemberT", bound=Member)
+MemberT = TypeVar("MemberT", bound=PoolMember)
 
 
-class Place(Enum):
+class SlotPlace(Enum):
     """Where a member is."""
 
     MADE = auto()
@@ -22,15 +22,14 @@ class Place(Enum):
 
 
 @dataclass(slots=True, eq=False)
-class Slot(Generic[MemberT]):
+class PoolSlot(Generic[MemberT]):
     """One member that has been made."""
 
     member: MemberT
     born: float
     expires_at: float
-    place: Place = Place.MADE
+    place: SlotPlace = SlotPlace.MADE
     lost: bool = False
-    session_id: str | None = None
 
 
 @dataclass(slots=True, eq=False)
@@ -46,12 +45,10 @@ class Start(Generic[MemberT]):
 
 @dataclass(slots=True, eq=False)
 class Waiter(Generic[MemberT]):
-    """A place in the queue, for one caller, or for all who want the member of one session."""
+    """A caller's place in the queue."""
 
-    answer: asyncio.Future[Slot[MemberT]]
-    session_id: str | None
+    answer: asyncio.Future[PoolSlot[MemberT]]
     start: Start[MemberT] | None = None
-    callers: int = 0
     late: asyncio.TimerHandle | None = field(default=None, repr=False)
 
 

@@ -5,10 +5,10 @@ from enum import StrEnum
 
 
 class SessionState(StrEnum):
-    """Whether a session has a member of the pool."""
+    """Whether a session has a box of the pool."""
 
     IDLE = "idle"
-    """No member is bound to the session."""
+    """None is bound to it."""
     ACQUIRING = "acquiring"
     BUSY = "busy"
 

@@ -1,7 +1,7 @@
 """Text to facts, and facts to findings: what a command line would do, and what the checks say. Pure, no I/O."""
 
-from ringfence.shell.analyse import analyse
+from ringfence.shell.analyse import STREAM, analyse
 from ringfence.shell.checks import answer, validate
-from ringfence.shell.context import Context
+from ringfence.shell.context import CheckContext
 
-__all__ = ["Context", "analyse", "answer", "validate"]
+__all__ = ["STREAM", "CheckContext", "analyse", "answer", "validate"]

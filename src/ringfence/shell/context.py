@@ -7,13 +7,14 @@ from fnmatch import fnmatchcase
 from functools import lru_cache
 from typing import Final
 
-from ringfence.values.facts import Answer, Finding, Span, Strictness
+from ringfence.values.facts import CheckAnswer, Finding, Span, Strictness
+from ringfence.values.paths import is_below
 
 _MAGIC: Final = re.compile(r"/proc/(?:self|thread-self|\d+|\*|\?+|\$\$)/(?:root|cwd)(?=/|\Z)|/dev/fd/\d+(?=/)")
 
 
 @dataclass(frozen=True, slots=True)
-class Context:
+class CheckContext:
     """Where the command would run, and how strict the checks are."""
 
     workspace: str = "/workspace"
@@ -24,10 +25,18 @@ class Context:
     sensitive: bool = True
     """False: touching a sensitive file is only warned of."""
     tmp_directories: tuple[str, ...] = ("/tmp", "/var/tmp", "/private/tmp", "/dev/shm")
-    tmp_prefixes: tuple[str, ...] = ("/tmp/ringfence", "/private/tmp/ringfence", "/var/tmp/ringfence")
-    """The product's own, below which it may always write."""
+    tmp_prefixes: tuple[str, ...] = tuple(
+        f"{directory}/{name}"
+        for directory in ("/tmp", "/private/tmp", "/var/tmp")
+        for name in ("ringfence", "ringfence-agent", "sage", "sage-agent")
+    )
+    """The product's own, and those of the design document, below which it may always write."""
     own_tmp_only: bool | None = None
     """Writes below the temporary directories only below those prefixes; None: under STRICT."""
+    writable: tuple[str, ...] = ()
+    """Further directories that are granted for writing: a write below one is like a write into the workspace."""
+    warn_operators: bool = False
+    """NORMAL warns of every operator that STRICT forbids, as the design document's validator does."""
 
     @property
     def tmp_is_confined(self) -> bool:
@@ -38,7 +47,12 @@ class Context:
         return _place(path, self.workspace, self.home)
 
     def inside(self, place: str) -> bool:
-        return is_below(place, posixpath.normpath(self.workspace))
+        return self.root_of(place) is not None
+
+    def root_of(self, place: str) -> str | None:
+        """The workspace, or the granted directory, that a place lies in."""
+        roots = map(posixpath.normpath, (self.workspace, *self.writable))
+        return next((root for root in roots if is_below(place, root)), None)
 
 
 @lru_cache(maxsize=4096)
@@ -56,11 +70,6 @@ def _place(path: str, workspace: str, home: str) -> str:
             break
         path = tidied
     return path
-
-
-def is_below(place: str, directory: str) -> bool:
-    """Whether it is `directory` or lies in it."""
-    return place == directory or place.startswith(directory.rstrip("/") + "/")
 
 
 def may_be(place: str, pattern: bool, target: str) -> bool:
@@ -83,14 +92,14 @@ def segment_may_be(glob: str, name: str) -> bool:
 
 
 def say(
-    check: str, answer: Answer, rule: str, why: str, span: Span, context: Context, *, firm: bool = False
+    check: str, answer: CheckAnswer, rule: str, why: str, span: Span, context: CheckContext, *, firm: bool = False
 ) -> tuple[Finding, ...]:
     """One finding, by strictness: STRICT turns a warning into a block, PERMISSIVE drops it unless it is `firm`."""
-    if answer is Answer.WARN:
+    if answer is CheckAnswer.WARN:
         if context.strictness is Strictness.STRICT:
-            answer = Answer.BLOCK
+            answer = CheckAnswer.BLOCK
         elif context.strictness is Strictness.PERMISSIVE and not firm:
             return ()
-    if answer is Answer.PASS:
+    if answer is CheckAnswer.PASS:
         return ()
     return (Finding(check, answer, why, span, rule),)

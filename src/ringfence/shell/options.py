@@ -1,6 +1,7 @@
 """Argument vectors: options, their values and operands, by the conventions of getopt."""
 
-from typing import NamedTuple
+from itertools import accumulate
+from typing import Final, NamedTuple
 
 from ringfence.values.facts import Span, Via, Word
 
@@ -19,10 +20,14 @@ class Inner(NamedTuple):
     """Empty for the shell's own."""
     parameters: tuple[Word, ...] = ()
     assigns: tuple[Word, ...] = ()
+    loads: bool = False
+    """The file's code becomes part of the program."""
 
 
-def option_values(arguments: tuple[Word, ...], options: frozenset[str]) -> list[tuple[str, Word]]:
-    """The values of those options, attached (`-Ix`, `--long=x`) or not."""
+def option_values(
+    arguments: tuple[Word, ...], options: frozenset[str], *, bundled: bool = True
+) -> list[tuple[str, Word]]:
+    """The values of those options, attached (`-Ix`, `--long=x`) or not; `bundled`: letters may stand together."""
     found: list[tuple[str, Word]] = []
     for number, word in enumerate(arguments):
         text = word.text
@@ -35,11 +40,16 @@ def option_values(arguments: tuple[Word, ...], options: frozenset[str]) -> list[
                 found.append((text, arguments[number + 1]))
         elif text.startswith("--"):
             name, equals, value = text.partition("=")
-            if equals and name in options:
-                found.append((name, tail(word, value)))
+            full = _whole_name(name, options)
+            if full and equals:
+                found.append((full, tail(word, value)))
+            elif full and number + 1 < len(arguments):
+                found.append((full, arguments[number + 1]))
+        elif (name := text.partition("=")[0]) in options and len(name) > 2:  # -eval-command=x
+            found.append((name, tail(word, text[len(name) + 1 :])))
         else:
-            for position in range(1, len(text)):
-                short = "-" + text[position]
+            for position in range(1, len(text) if bundled else 2):
+                short = "-" + text[position] if position < len(text) else ""
                 if short in options:
                     if position + 1 < len(text):
                         found.append((short, tail(word, text[position + 1 :])))
@@ -47,6 +57,24 @@ def option_values(arguments: tuple[Word, ...], options: frozenset[str]) -> list[
                         found.append((short, arguments[number + 1]))
                     break
     return found
+
+
+_DISTINCT: Final = (
+    "--checkpoint --file --files --out --output --include --data --form --config --command --option --exec --log"
+    " --post --pre --input --body --sort --color --colour --dir --name --no --rsync --recursive --update --user"
+    " --to --from --with --all --upload --receive --filter --eval --print --load --list --check --clear --source --env"
+)
+DISTINCT: Final = frozenset(_DISTINCT.split())
+"""Options of their own, although longer ones begin so."""
+
+
+def _whole_name(name: str, options: frozenset[str]) -> str:
+    """The option that a long name stands for; getopt takes every unambiguous beginning of one."""
+    if name in options:
+        return name
+    if len(name) < 5 or name in DISTINCT:
+        return ""
+    return next((option for option in options if option.startswith(name) and option.startswith("--")), "")
 
 
 def operands(arguments: tuple[Word, ...], takes: frozenset[str] = frozenset()) -> list[Word]:
@@ -97,7 +125,10 @@ def join(words: tuple[Word, ...] | list[Word]) -> Word:
     texts = [word.text for word in words]
     span = words[0].span if len(words) == 1 else Span(words[0].span.start, words[-1].span.end)
     if None in texts:
-        return Word(None, span, if_unset=" ".join(word.if_unset if word.text is None else word.text for word in words))
+        remains = [word.if_unset if word.text is None else word.text for word in words]
+        begins = accumulate((len(text) + 1 for text in remains), initial=0)
+        gaps = tuple(begin + gap for begin, word in zip(begins, words, strict=False) for gap in word.gaps)
+        return Word(None, span, if_unset=" ".join(remains), gaps=gaps)
     return Word(" ".join(text for text in texts if text is not None), span)
 
 

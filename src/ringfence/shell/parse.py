@@ -53,7 +53,7 @@ _JOINT: Final = re.compile(r"&&|\|\||;(?!;|&)|&(?!&|>)|\n")
 _IN: Final = re.compile(r"in(?=[ \t\n;]|\\\n|\Z)")
 
 
-class Reader(Lexer):
+class ShellReader(Lexer):
     """Commands, lists and pipelines on top of the words."""
 
     __slots__ = ("root",)
@@ -381,14 +381,14 @@ def _joined(word: WordNode) -> str:
     return "".join(part.text for part in word.parts if isinstance(part, Lit) and not part.quoted)
 
 
-def parse(text: str) -> Reader:
+def parse(text: str) -> ShellReader:
     """Read all of `text`; the tree is in `root`.
 
     Raises:
-        Misread: it is not a text that we understand, or too large a one.
+        Misread: it is not text that we understand, or too large a one.
     """
     if len(text) > MAX_TEXT:
         raise Misread(f"longer than {MAX_TEXT} characters", 0, len(text))
-    reader = Reader(text)
+    reader = ShellReader(text)
     reader.root = reader.program()
     return reader

@@ -2,7 +2,8 @@
 
 from dataclasses import dataclass
 
-from ringfence.values.facts import Answer, Program
+from ringfence.shell.trees import git_parts, is_dry_run
+from ringfence.values.facts import CheckAnswer, Program
 
 
 def words(text: str) -> frozenset[str]:
@@ -16,7 +17,7 @@ class ProgramRow:
 
     rule: str
     names: frozenset[str]
-    answer: Answer
+    answer: CheckAnswer
     why: str
     options: frozenset[str] = frozenset()
     first: frozenset[str] = frozenset()
@@ -26,6 +27,8 @@ class ProgramRow:
     """At least one argument that is no option."""
     spares: frozenset[str] = frozenset()
     """One of these as an argument, and the row does not hold."""
+    dry: bool = False
+    """It does not hold for a run that only says what it would do."""
 
     def holds(self, texts: tuple[str | None, ...]) -> bool:
         """Whether the arguments, without the name, fit."""
@@ -79,5 +82,7 @@ def matching(name: str | None, program: Program, table: Table) -> list[ProgramRo
             rows = [*(rows or ()), row]
     if rows is None:
         return []
-    texts = tuple(word.text for word in program.argv[1:])
-    return [row for row in rows if row.holds(texts)]
+    arguments = program.argv[1:]
+    given = git_parts(arguments)[1] if name == "git" else arguments
+    texts = tuple(word.text for word in given)
+    return [row for row in rows if row.holds(texts) and not (row.dry and is_dry_run(name, arguments))]

@@ -4,27 +4,37 @@ What this does not protect against: see `unwrap`.
 """
 
 import re
-from fnmatch import fnmatchcase
 from functools import partial
 from typing import Final
 
 from ringfence.shell import feeds, touches
 from ringfence.shell.builtins import builtin
+from ringfence.shell.catalog.known import SUSPECTS, is_known
+from ringfence.shell.catalog.operands import ROWS as OPERANDS
+from ringfence.shell.catalog.places import DIRECTORY_OPTIONS
+from ringfence.shell.catalog.runs import FILE_LISTS, PASSING_NAMES, XARGS_FILES, XARGS_REPLACES, XARGS_TAKES
+from ringfence.shell.copies import remember
+from ringfence.shell.dialects import DIALECTS
 from ringfence.shell.foreign import read_code
 from ringfence.shell.lexer import Misread
-from ringfence.shell.options import Inner, operands, option_values
-from ringfence.shell.parse import Reader, parse
+from ringfence.shell.named import named
+from ringfence.shell.options import Inner, operands, option_values, takes_next
+from ringfence.shell.parse import ShellReader, parse
+from ringfence.shell.partial import STAND_IN, likely_names, put, with_gaps
 from ringfence.shell.scope import Scoped
-from ringfence.shell.state import UNKNOWN, Output
+from ringfence.shell.state import UNKNOWN, Function, ShellOutput
+from ringfence.shell.trees import trees
 from ringfence.shell.unwrap import unwrap
+from ringfence.shell.variables import run_value
 from ringfence.values.facts import (
     Assignment,
+    Code,
+    CommandShape,
     Construct,
     HostFact,
     Opaque,
     Origin,
     Program,
-    Shape,
     Span,
     Touch,
     Unknown,
@@ -33,26 +43,53 @@ from ringfence.values.facts import (
 )
 
 MAX_UNROLLED: Final = 16
-_SHAPES: Final = {shape.value: shape for shape in Shape}
+MAX_HANDLED: Final = 150_000
+"""Words of all programs that are looked at, those within others included."""
+_ZSH: Final = re.compile(r"\A(?:=|zf_)(?=[a-z])")
+"""zsh: `=rm` is where `rm` lies, `zf_rm` a builtin of its own. Nothing else has names like these."""
+_SHAPES: Final = {shape.value: shape for shape in CommandShape}
 
 
 class Running(Scoped):
     """Runs programs, as far as their text goes."""
 
-    def run(self, argv: tuple[Word, ...], span: Span, stdin: Output | None) -> Output:
+    def note_assignment(self, name: str, value: str | None, span: Span, *, exported: bool) -> None:
+        self.assignments.append(Assignment(name, value, span, exported))
+        if value:
+            run_value(self, name, value, span)
+
+    def evaluate(self, text: str, span: Span) -> None:
+        """Walk the substitutions in text that is expanded once more."""
+        if "$(" in text or "`" in text:
+            self._evaluated(text, span)
+
+    def doubt_code(self, inner: Inner) -> None:
+        """What is run cannot be read."""
+        span = inner.code.span if inner.code is not None else self.programs[-1].span if self.programs else Span(0, 0)
+        self.doubt(span, f"what {inner.label} runs cannot be read", Unknown.CODE)
+
+    def run(self, argv: tuple[Word, ...], span: Span, stdin: ShellOutput | None) -> ShellOutput:
         """Write down one program, and walk what it runs."""
+        self.handled += len(argv)
+        if self.handled > MAX_HANDLED:
+            raise Misread("more programs within programs than can be followed", 0, len(self.text))
+        if argv[0].text and _ZSH.match(argv[0].text):
+            argv = (Word(_ZSH.sub("", argv[0].text), argv[0].span), *argv[1:])
         program = Program(argv, span, self.via, self.wrappers)
         self.programs.append(program)
         first = argv[0]
         text = first.text
+        result: ShellOutput | None
         if text is None or first.pattern:
             origin = self.origins.get(first.span, Origin.UNKNOWN)
             self.doubt(first.span, "which program this is is not known before it runs", Unknown.COMMAND, origin)
-            for likely in _likely_names(first):
+            for likely in likely_names(first):
                 self.through(Via.WRAPPER, partial(self.run, (Word(likely, first.span), *argv[1:]), span, stdin), "?")
             if text is None:
                 return UNKNOWN
         name = text.rpartition("/")[2]
+        if name == "exe" and text.startswith("/proc/"):
+            name = "bash"  # the program that runs this: the shell
         state = self.state
         if text in state.functions and text not in self.calling:
             return self._call(text, argv, stdin)
@@ -62,45 +99,104 @@ class Running(Scoped):
             self.code(state.aliases[text], Via.SHELL, "alias", stdin)
             self.calling.pop()
         if state.twins:
-            twin = state.twins.get(state.key(text))
-            if twin is not None:
+            twin = state.twins.get(text) or state.twins.get(state.key(text))
+            if twin is not None and text not in self.calling and twin.rpartition("/")[2] != name:
+                self.calling.append(text)
                 copied = (Word(twin, first.span), *argv[1:])
-                return self.through(Via.WRAPPER, partial(self.run, copied, span, stdin), text)
+                result = self.through(Via.WRAPPER, partial(self.run, copied, span, stdin), text)
+                self.calling.pop()
+                return result
         self.subscript_words(name, argv)
         handled = builtin(self, name, argv, stdin)
         if handled is not None:
             return handled
-        for touched in touches.paths(name, argv):
-            self.touch(touched.touch, touched.word, recursive=touched.recursive, sent=touched.sent)
+        entered = DIRECTORY_OPTIONS.get(name)
+        kept = state.cwd, state.previous
+        for _, directory in option_values(argv[1:], entered) if entered is not None else ():
+            state.enter(directory.text)
+        inners = unwrap(name, feeds.with_lines(name, argv, stdin))
+        self._touches(name, argv, inners)
         for called in touches.hosts(name, argv):
             self.hosts.append(HostFact(called.host.strip("[]"), called.port, called.word.span, name))
         if "/" in text:
             self._run_file(first, argv, stdin)
-        result: Output | None = None
-        for inner in unwrap(name, argv):
-            result = self._inner(inner, stdin)
+        result = None
+        for inner in inners:
+            written = self.inner(inner, stdin)
+            if not inner.language and not inner.loads:
+                result = written
+        if entered is not None:
+            state.cwd, state.previous = kept
         if name == "xargs":
             return self._xargs(argv, stdin)
         if name == "find":
             self._find(argv)
-        self._files(name, argv, stdin)
+        elif name in PASSING_NAMES and stdin is not None and stdin.text is not None:
+            for path in stdin.text.split("\n")[:MAX_UNROLLED]:
+                self.touch(Touch.READ, Word(path, first.span))
+        elif not inners and "/" not in text and not is_known(name):
+            self._suspected(argv, stdin)
+            if stdin is not None and stdin.text is not None and "!" in stdin.text:
+                self.code(Word(stdin.text, argv[-1].span), Via.WRAPPER, f"{name} !", None, "mail")
+        remember(state, name, argv, stdin)
         return result if result is not None else feeds.output(name, argv, stdin, state)
 
-    def _call(self, name: str, argv: tuple[Word, ...], stdin: Output | None) -> Output:
+    def _suspected(self, argv: tuple[Word, ...], stdin: ShellOutput | None) -> None:
+        """A program that nothing is known of may run what it is given, if that looks like a command."""
+        for number, word in enumerate(argv[1:], 1):
+            if word.text is not None and word.text.rpartition("/")[2] in SUSPECTS:
+                span = Span(word.span.start, max(word.span.end, argv[-1].span.end))
+                self.through(Via.WRAPPER, partial(self.run, argv[number:], span, stdin), argv[0].text or "?")
+                return
+
+    def _touches(self, name: str, argv: tuple[Word, ...], inners: list[Inner]) -> None:
+        """The files that the arguments name, by what is known of the program and by what they look like."""
+        seen: set[tuple[Touch, str]] = set()
+        apart = {word.text for inner in inners for word in (inner.code, *inner.argv) if word is not None}
+        if name in DIRECTORY_OPTIONS and self.state.cwd:
+            for word in operands(argv[1:]):
+                self.touch(Touch.NAME, word)
+        for _, value in option_values(argv[1:], FILE_LISTS[name]) if name in FILE_LISTS else ():
+            known = self.state.files.get(self.state.key(value.text or ""))
+            for path in re.split(r"[\n\0]", known.text)[:MAX_UNROLLED] if known is not None and known.text else ():
+                self.touch(Touch.READ, Word(path, value.span))
+        for touched in touches.paths(name, argv):
+            self.touch(touched.touch, touched.word, recursive=touched.recursive, sent=touched.sent)
+            if touched.word.text is not None:
+                seen.add((touched.touch, touched.word.text))
+        for touch, word in trees(name, argv, self.state.variables):
+            if (touch, word.text or "") not in seen:
+                self.touch(touch, word, recursive=True)
+                seen.add((touch, word.text or ""))
+        skip, takes = touches.spoken(name, argv)
+        for touch, word in named(name, argv, apart, skip, takes, reads=name in OPERANDS):
+            path = word.text or ""
+            if (touch, path) not in seen and (touch is Touch.WRITE or (Touch.READ, path) not in seen):
+                self.touch(touch, word)
+
+    def _call(self, name: str, argv: tuple[Word, ...], stdin: ShellOutput | None) -> ShellOutput:
         self.called.add(name)
         self.calling.append(name)
         kept = self.state.parameters
         self.state.parameters = tuple(word.text for word in argv[1:])
-        body = self.state.functions[name].scripts[0]
-        result = self.through(Via.FUNCTION, lambda: self.script(body, stdin))
+        result = self.body(self.state.functions[name], stdin)
         self.state.parameters = kept
         self.calling.pop()
         return result
 
-    def _inner(self, inner: Inner, stdin: Output | None) -> Output:
+    def body(self, function: Function, stdin: ShellOutput | None) -> ShellOutput:
+        """Walk a function where it was defined."""
+        kept = self.offset, self.fixed
+        self.offset, self.fixed = function.offset, function.fixed
+        result = self.through(Via.FUNCTION, lambda: self.script(function.body.scripts[0], stdin))
+        self.offset, self.fixed = kept
+        return result
+
+    def inner(self, inner: Inner, stdin: ShellOutput | None) -> ShellOutput:
         for word in inner.assigns:
             name, _, value = (word.text or "").partition("=")
-            self.assignments.append(Assignment(name, value, word.span, True))
+            self.note_assignment(name, value, word.span, exported=True)
+            self.state.variables.setdefault(name, value)
         if inner.argv:
             span = Span(inner.argv[0].span.start, max(inner.argv[-1].span.end, inner.argv[0].span.end))
             return self.through(inner.via, lambda: self.run(inner.argv, span, stdin), inner.label)
@@ -108,9 +204,15 @@ class Running(Scoped):
             return self.code(inner.code, inner.via, inner.label, stdin, inner.language, inner.parameters)
         if inner.stdin:
             return self.source(stdin, inner, self.programs[-1].span)
+        if inner.loads and inner.file is not None:
+            self.touch(Touch.EXECUTE, inner.file)
+            self.doubt(inner.file.span, f"what {inner.label} loads is not seen here", Unknown.CODE)
+            return UNKNOWN
         if inner.file is not None:
             if inner.file.text is not None:
-                self.touch(Touch.READ if inner.via is Via.SHELL else Touch.EXECUTE, inner.file)
+                if inner.via is Via.SHELL:
+                    self.touch(Touch.READ, inner.file)
+                self.touch(Touch.EXECUTE, inner.file)
                 found = self.state.files.get(self.state.key(inner.file.text))
                 if found is not None:
                     return self.source(found, inner, inner.file.span)
@@ -118,11 +220,15 @@ class Running(Scoped):
                 self.doubt(inner.file.span, "which file is run is not known", Unknown.CODE, Origin.UNKNOWN)
         return UNKNOWN
 
-    def source(self, text: Output | None, inner: Inner, span: Span) -> Output:
+    def source(self, text: ShellOutput | None, inner: Inner, span: Span) -> ShellOutput:
         """Run what was read: a here-document, the output of a pipe, a file that was written before."""
         if text is None:
             return UNKNOWN  # an interactive shell: nothing is fed to it
         word = Word(text.text, span)
+        for name in text.sources:
+            self.touch(Touch.EXECUTE, Word(name, span))
+        if text.text is None and inner.language in DIALECTS and text.origin is not Origin.NETWORK:
+            return UNKNOWN  # a query or a sum, most of the time
         if text.text is None:
             self.doubt(span, f"what {inner.label} runs is not known before it runs", Unknown.CODE, text.origin)
             return UNKNOWN
@@ -130,7 +236,7 @@ class Running(Scoped):
             self.origins[span] = text.origin
         return self.code(word, inner.via, inner.label, None, inner.language, inner.parameters)
 
-    def _run_file(self, first: Word, argv: tuple[Word, ...], stdin: Output | None) -> None:
+    def _run_file(self, first: Word, argv: tuple[Word, ...], stdin: ShellOutput | None) -> None:
         self.touch(Touch.EXECUTE, first)
         found = self.state.files.get(self.state.key(first.text or ""))
         if found is not None:
@@ -141,19 +247,24 @@ class Running(Scoped):
         word: Word,
         via: Via,
         label: str,
-        stdin: Output | None,
+        stdin: ShellOutput | None,
         language: str = "",
         parameters: tuple[Word, ...] = (),
-    ) -> Output:
+    ) -> ShellOutput:
         """Walk text that something runs as code."""
         if word.text is None:
             origin = self.origins.get(word.span, Origin.UNKNOWN)
             if stdin is not None and origin is Origin.UNKNOWN:
                 origin = stdin.origin
             self.doubt(word.span, f"what {label} runs is not known before it runs", Unknown.CODE, origin)
+            if word.gaps and word.if_unset.strip():
+                problem = self.problem
+                known = with_gaps(word, STAND_IN if language else f"${{{STAND_IN}}}")
+                self.code(Word(known, word.span), via, label, stdin, language, parameters)
+                self.problem = problem
             return UNKNOWN
         if language:
-            return self.through(via, lambda: self._foreign(language, word.text or "", word.span), label)
+            return self.through(via, lambda: self._foreign(word, language, label, parameters), label)
         try:
             reader = parse(word.text)
         except Misread as error:
@@ -184,22 +295,29 @@ class Running(Scoped):
                     return
         self.fixed = span
 
-    def tell(self, reader: Reader) -> None:
+    def tell(self, reader: ShellReader) -> None:
         """Write down the constructs that a reader met."""
         for joint in reader.joints:
             self.constructs.append(Construct(_SHAPES[joint.kind], self.span(joint.start, joint.end)))
         for start, end in reader.odd:
-            self.constructs.append(Construct(Shape.ODD_CHARACTER, self.span(start, end), reader.text[start:end]))
+            self.constructs.append(Construct(CommandShape.ODD_CHARACTER, self.span(start, end), reader.text[start:end]))
 
-    def _foreign(self, language: str, code: str, span: Span) -> Output:
+    def _foreign(self, word: Word, language: str, label: str, parameters: tuple[Word, ...]) -> ShellOutput:
+        code, span = word.text or "", word.span
         reading = read_code(language, code)
+        self.codes.append(Code(language, code, span))
+        if parameters and reading.runs_arguments:
+            self.through(Via.WRAPPER, partial(self.run, parameters, span, None), language)
+        if reading.unseen:
+            self.doubt(span, f"what this {language} code runs is put together by it", Unknown.CODE, Origin.BUILT)
         for note in reading.notes:
-            self.constructs.append(Construct(Shape.FOREIGN, span, note))
+            self.constructs.append(Construct(CommandShape.FOREIGN, span, note))
         for touch, path in reading.paths:
             self.touch(touch, Word(path, span), recursive=touch is Touch.REMOVE)
         for text in reading.shell:
             problem = self.problem
-            self.code(Word(text, span), Via.SHELL, language, None)
+            inner = f"{label.partition(' ')[0]} !" if language in DIALECTS else language
+            self.code(Word(text, span), Via.SHELL, inner, None)
             if self.problem is not problem:
                 self.problem = problem
                 self.doubt(span, f"what {language} gives to a shell cannot be read", Unknown.CODE)
@@ -208,36 +326,19 @@ class Running(Scoped):
             self.through(Via.WRAPPER, partial(self.run, argv, span, None), language)
         return UNKNOWN
 
-    def _xargs(self, argv: tuple[Word, ...], stdin: Output | None) -> Output:
-        takes = frozenset(
-            [
-                "-I",
-                "-i",
-                "-n",
-                "-P",
-                "-L",
-                "-s",
-                "-d",
-                "-E",
-                "-a",
-                "--arg-file",
-                "--delimiter",
-                "--max-args",
-                "--max-procs",
-                "--replace",
-            ]
-        )
+    def _xargs(self, argv: tuple[Word, ...], stdin: ShellOutput | None) -> ShellOutput:
         position = 1
+        while position < len(argv) and (argv[position].text or "").startswith("-"):
+            position += 2 if takes_next(argv[position].text or "", XARGS_TAKES) else 1
         replaces = ""
-        for option, value in option_values(argv[1:], frozenset(("-I", "-i", "--replace", "-a", "--arg-file"))):
-            if option in ("-a", "--arg-file"):
+        for option, value in option_values(argv[1:position], XARGS_REPLACES | XARGS_FILES):
+            if option in XARGS_FILES:
                 self.touch(Touch.READ, value)
-                stdin = Output(None, Origin.FILE)
+                stdin = self.state.files.get(self.state.key(value.text or ""), ShellOutput(None, Origin.FILE))
             else:
                 replaces = value.text or "{}"
-        while position < len(argv) and (argv[position].text or "").startswith("-"):
-            text = argv[position].text or ""
-            position += 2 if text in takes else 1
+        if any(word.text in ("-i", "--replace") for word in argv[1:position]):
+            replaces = "{}"
         command = argv[position:] or (Word("echo", argv[0].span),)
         given: list[Word] = []
         if stdin is None or stdin.text is None:
@@ -253,7 +354,7 @@ class Running(Scoped):
             full = (*command, *given)
             return self.through(Via.WRAPPER, lambda: self.run(full, span, stdin), "xargs")
         for value in given[:MAX_UNROLLED]:
-            full = tuple(_put(word, replaces, value) for word in command)
+            full = tuple(put(word, replaces, value) for word in command)
             self.through(Via.WRAPPER, partial(self.run, full, span, stdin), "xargs")
         return UNKNOWN
 
@@ -275,70 +376,5 @@ class Running(Scoped):
                 continue
             span = Span(command[0].span.start, command[-1].span.end)
             for found in touches.found_by(roots, tests):
-                full = tuple(_put(word, "{}", found) for word in command)
+                full = tuple(put(word, "{}", found) for word in command)
                 self.through(Via.WRAPPER, partial(self.run, full, span, None), "find")
-
-    def _files(self, name: str, argv: tuple[Word, ...], stdin: Output | None) -> None:
-        """Files whose content, or whose likeness to a program, is known from here on."""
-        state = self.state
-        if name == "tee" and stdin is not None:
-            for word in operands(argv[1:]):
-                if word.text:
-                    state.files[state.key(word.text)] = stdin
-        elif name in ("curl", "wget"):
-            options = frozenset(("-o", "--output") if name == "curl" else ("-O", "--output-document"))
-            named = [value.text for _, value in option_values(argv[1:], options) if value.text]
-            if not named:
-                named = [
-                    word.text.partition("?")[0].rstrip("/").rpartition("/")[2]
-                    for word in argv[1:]
-                    if word.text and "/" in word.text and not word.text.startswith("-")
-                ]
-            for path in named:
-                if path:
-                    state.files[state.key(path)] = Output(None, Origin.NETWORK)
-        elif name in ("cp", "ln", "mv", "install"):
-            words = operands(argv[1:], frozenset(("-m", "-o", "-g")))
-            if len(words) == 2 and words[0].text and words[1].text:
-                source, target = state.key(words[0].text), state.key(words[1].text)
-                if source in state.files:
-                    state.files[target] = state.files[source]
-                elif source.startswith(("/bin/", "/usr/", "/sbin/")):
-                    state.twins[target] = source
-
-
-_DANGEROUS: Final = (
-    "rm",
-    "dd",
-    "sh",
-    "bash",
-    "sudo",
-    "su",
-    "cat",
-    "mv",
-    "cp",
-    "chmod",
-    "chown",
-    "find",
-    "shred",
-    "reboot",
-)
-
-
-def _likely_names(first: Word) -> list[str]:
-    """What an unknown name may well be: what is left if the unknown is empty, what a glob may match."""
-    if first.text is None:
-        return [first.if_unset] if first.if_unset and "/" not in first.if_unset else []
-    glob = first.text.rpartition("/")[2]
-    return [name for name in _DANGEROUS if fnmatchcase(name, glob)]
-
-
-def _put(word: Word, mark: str, value: Word) -> Word:
-    """`word` with every `mark` in it replaced."""
-    if word.text is None or mark not in word.text:
-        return word
-    if word.text == mark:
-        return Word(value.text, word.span, value.pattern, value.if_unset, value.literal)
-    if value.text is None:
-        return Word(None, word.span, False, word.text.replace(mark, value.if_unset))
-    return Word(word.text.replace(mark, value.text), word.span, value.pattern)

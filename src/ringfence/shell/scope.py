@@ -3,11 +3,12 @@
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 from ringfence.shell.lexer import Misread
-from ringfence.shell.parse import Reader
-from ringfence.shell.state import UNKNOWN, Output, State, transform, worst
+from ringfence.shell.parse import ShellReader
+from ringfence.shell.state import ABSOLUTE, UNKNOWN, ShellOutput, State, certain, transform, worst
 from ringfence.shell.tree import (
     Arith,
     Assign,
@@ -22,13 +23,14 @@ from ringfence.shell.tree import (
 from ringfence.shell.words import SPECIAL, Values, expand, joined
 from ringfence.values.facts import (
     Assignment,
+    Code,
+    CommandShape,
     Construct,
     HostFact,
     Opaque,
     Origin,
     PathFact,
     Program,
-    Shape,
     Span,
     Touch,
     Unknown,
@@ -39,6 +41,8 @@ from ringfence.values.facts import (
 MAX_LEVELS: Final = 40
 """Scripts within scripts, and commands within commands."""
 
+MAX_LISTED: Final = 16
+"""File names of one substitution that are looked at."""
 _NAME: Final = re.compile(r"[A-Za-z_]\w*")
 _DIRECT: Final = (Via.DIRECT,)
 
@@ -57,10 +61,20 @@ _EVALUATING: Final = frozenset(
         "unset",
         "let",
         "mapfile",
+        "readarray",
         "wait",
     )
 )
 """Builtins that evaluate a subscript in their arguments."""
+
+
+def _but_first(part: Part, name: str) -> bool:
+    """`${name#?}`, all but the first letter: taken off the end, it leaves that letter."""
+    return isinstance(part, Var) and part.name == name and part.op == "#" and _is_any(part.rest)
+
+
+def _is_any(parts: tuple[Part, ...]) -> bool:
+    return len(parts) == 1 and isinstance(parts[0], Lit) and parts[0].text == "?"
 
 
 class Scoped(ABC):
@@ -84,12 +98,19 @@ class Scoped(ABC):
         self.walked = 0
         self.words = 0
         self.expanded = 0
+        self.handled = 0
         self.branch = 0
         self.seen = Origin.UNKNOWN
         self.origins: dict[Span, Origin] = {}
         self.called: set[str] = set()
         self.calling: list[str] = []
         self.streams = 0
+        self.codes: list[Code] = []
+        self.sinks: dict[str, Script] = {}
+        self.listed: tuple[str, ...] = ()
+        """File names that the last substitution gives."""
+        self.fed: ShellOutput | None = None
+        """What `exec <...` put on the shell's own standard input."""
 
     def span(self, start: int, end: int) -> Span:
         """A place in the text that was given to us, for one in the text that is being walked."""
@@ -115,7 +136,7 @@ class Scoped(ABC):
         if self.level > MAX_LEVELS:
             raise Misread("nested too deep", 0, len(self.text))
 
-    def through(self, via: Via, what: Callable[[], Output], label: str = "") -> Output:
+    def through(self, via: Via, what: Callable[[], ShellOutput], label: str = "") -> ShellOutput:
         self.deeper()
         kept = self.via, self.wrappers
         self.via = (via,) if self.via == _DIRECT else (*self.via, via)
@@ -135,7 +156,11 @@ class Scoped(ABC):
                 return [Word(text, span, False, "", text[:1] == "~")]
             return expand(node, self, span)
         kept, self.seen = self.seen, Origin.UNKNOWN
+        self.listed = ()
         words = expand(node, self, span)
+        if self.listed and len(parts) == 1 and isinstance(parts[0], Sub):
+            words = [Word(name, span, True) for name in self.listed[:MAX_LISTED]]
+            self.doubt(span, "its value is not known before it runs", Unknown.OPERAND, self.seen)
         for word in words:
             if word.text is None and doubts:
                 self.doubt(span, "its value is not known before it runs", Unknown.OPERAND, self.seen)
@@ -148,26 +173,29 @@ class Scoped(ABC):
         span = self.span(assign.start, assign.end)
         if assign.subscript is not None:
             self.subscript_parts(assign.subscript, span)
-        state, name = self.state, assign.name
+        state = self.state
+        name = assign.name if reference else state.target(assign.name)
+        reference = reference or state.references.get(name) == name  # `declare -n r` binds what it is given first
         if assign.items is not None:
             words = [word for node in assign.items for word in self.expand(node)]
             texts = tuple(word.text for word in words)
             if keep:
                 state.arrays[name] = (state.arrays.get(name, ()) if assign.append else ()) + texts
-            self.assignments.append(
-                Assignment(name, None if None in texts else " ".join(map(str, texts)), span, exported)
-            )
+            self.note_assignment(name, None if None in texts else " ".join(map(str, texts)), span, exported=exported)
             return
         kept, self.seen = self.seen, Origin.UNKNOWN
         value = joined(assign.value.parts, self)[0] if assign.value is not None else ""
         origin, self.seen = self.seen, kept
-        self.assignments.append(Assignment(name, value, span, exported))
+        self.note_assignment(name, value, span, exported=exported)
+        if name in state.integers and value and ("$(" in value or "`" in value):
+            self._evaluated(value, span)
+        if name == "BASH_CMDS" and assign.subscript is not None and value:
+            state.twins[joined(assign.subscript, self)[1]] = value
         if not keep:
             return
         if reference and value:
             state.references[name] = value
             return
-        name = state.references.get(name, name)
         if assign.append:
             before = state.variables.get(name)
             value = None if before is None or value is None else before + value
@@ -196,49 +224,69 @@ class Scoped(ABC):
         result = self.through(Via.SUBSTITUTION, lambda: self.script(part.script, None))
         self.offset, self.fixed, self.state, self.seen = kept
         self.seen = worst(self.seen, result.origin)
+        self.listed = result.names if result.text is None else ()
         return result.text
 
     def process(self, part: Proc) -> str | None:
-        kept = self.state
-        self.state = self.state.copy()
-        result = self.through(Via.SUBSTITUTION, lambda: self.script(part.script, UNKNOWN if part.output else None))
-        self.state = kept
         self.streams += 1
         name = f"/dev/fd/{62 + self.streams}"
+        if part.output:
+            self.sinks[name] = part.script  # walked when it is known what is written to it
+            return name
+        kept = self.state
+        self.state = self.state.copy()
+        result = self.through(Via.SUBSTITUTION, lambda: self.script(part.script, None))
+        self.state = kept
         self.state.files[name] = result
         return name
+
+    def drain(self) -> None:
+        """Walk the commands of `>(...)` with what was written to them."""
+        while self.sinks:
+            name, script = self.sinks.popitem()
+            fed = self.state.files.get(name, UNKNOWN)
+            kept, self.state = self.state, self.state.copy()
+            self.through(Via.SUBSTITUTION, partial(self.script, script, fed))
+            self.state = kept
 
     def arithmetic(self, part: Arith) -> str | None:
         span = self.span(part.start, part.end)
         text = self.subscript_parts(part.parts, span)
         for name in _NAME.findall(text):
-            value = self.state.variables.get(name)
-            if value and ("$(" in value or "`" in value):
-                self._evaluated(value, span)
+            self._evaluated_value(name, span)
         return None
+
+    def _evaluated_value(self, name: str, span: Span) -> None:
+        """A name in an arithmetic expression: its value is evaluated in turn."""
+        value = self.state.variables.get(name)
+        if value and ("$(" in value or "`" in value):
+            self._evaluated(value, span)
 
     def subscript_parts(self, parts: tuple[Part, ...], span: Span) -> str:
         before = ""
         for part in parts:
             if isinstance(part, Sub) and before.endswith("["):
-                self.constructs.append(Construct(Shape.SUBSCRIPT, span))
+                self.constructs.append(Construct(CommandShape.SUBSCRIPT, span))
             before = part.text if isinstance(part, Lit) else ""
         return joined(parts, self)[1]
 
     def subscript_words(self, name: str, argv: tuple[Word, ...]) -> None:
         if name in _EVALUATING:
-            self.subscripts(argv[1:])
+            self.subscripts(argv[1:], numbers=name == "let")
 
-    def subscripts(self, words: "tuple[Word, ...] | list[Word]") -> None:
+    def subscripts(self, words: "tuple[Word, ...] | list[Word]", *, numbers: bool = False) -> None:
+        """Text that a builtin evaluates; with `numbers`, a plain name is one too."""
         for word in words:
             text = word.text
             if text is not None and "[" in text and ("$(" in text or "`" in text):
                 self._evaluated(text, word.span)
+            elif text is not None and numbers and _NAME.fullmatch(text):
+                self._evaluated_value(text, word.span)
 
     def _evaluated(self, text: str, span: Span) -> None:
         """Text that the shell expands once more, and so runs the substitutions in it."""
-        self.constructs.append(Construct(Shape.SUBSCRIPT, span))
-        reader = Reader(text)
+        self.constructs.append(Construct(CommandShape.SUBSCRIPT, span))
+        reader = ShellReader(text)
         kept = self.fixed
         self.fixed = span
         joined(reader.within(0, len(text)), self)
@@ -287,6 +335,12 @@ class Scoped(ABC):
             elif "$(" in value or "`" in value:
                 self._evaluated(value, self.span(part.start, part.end))
             return Values((None,))
+        if name in ABSOLUTE and rest is not None and not (value or "").startswith("/") and name not in state.variables:
+            sure = certain(op, rest)
+            if sure is not None:
+                return Values((sure,))
+        if name in ABSOLUTE and op in ("%", "%%") and part.rest and _but_first(part.rest[0], name):
+            return Values(("/",)) if name not in state.variables else Values((value[:1] if value else value,))
         if value is None:
             if op in ("/", "//") and remains.partition("/")[0].strip("*") == "":
                 return Values((remains.partition("/")[2],))
@@ -300,7 +354,7 @@ class Scoped(ABC):
                 return None
             number = int(name)
             return state.parameters[number - 1] if number <= len(state.parameters) else ""
-        name = state.references.get(name, name)
+        name = state.target(name)
         if name in state.variables:
             self.seen = worst(self.seen, state.origins.get(name, Origin.UNKNOWN))
             return state.variables[name]
@@ -308,6 +362,10 @@ class Scoped(ABC):
             return state.arrays[name][0] if state.arrays[name] else ""
         if name == "HOME":
             return "~"
+        if name == "BASH":
+            return "/bin/bash"
+        if name in ("$", "PPID", "BASHPID", "!"):
+            return "4242"  # some process that is not the first
         if name == "PWD":
             return self.directory()
         if name == "IFS":
@@ -315,5 +373,9 @@ class Scoped(ABC):
         return None
 
     @abstractmethod
-    def script(self, script: Script, stdin: Output | None) -> Output:
+    def note_assignment(self, name: str, value: str | None, span: Span, *, exported: bool) -> None:
+        """Write down a variable that is set, and walk its value if something runs that."""
+
+    @abstractmethod
+    def script(self, script: Script, stdin: ShellOutput | None) -> ShellOutput:
         """Walk all commands; gives what they write together."""

@@ -6,22 +6,39 @@ from fnmatch import translate
 from typing import Final, NamedTuple
 
 from ringfence.shell.tree import Compound
-from ringfence.values.facts import Origin, Word
+from ringfence.values.facts import Origin, Span, Word
+from ringfence.values.paths import is_below
 
 _RANK: Final = {Origin.UNKNOWN: 0, Origin.FILE: 1, Origin.DECODED: 2, Origin.NETWORK: 3}
 
 
-class Output(NamedTuple):
+MAX_LINKS: Final = 64
+"""Links that are followed; each path is compared with all of them."""
+_STREAM: Final = re.compile(r"/(?:dev|proc/(?:self|thread-self|\d+))/fd/(\d+)|/dev/std(?:in|out|err)")
+_STREAMS: Final = {"/dev/stdin": "0", "/dev/stdout": "1", "/dev/stderr": "2"}
+
+
+class ShellOutput(NamedTuple):
     """Text that a command gives to the next one, a variable or a file; None if it is not known."""
 
     text: str | None
     origin: Origin = Origin.UNKNOWN
     names: tuple[str, ...] = ()
     """Where the text is not known: file names or patterns that it is made of."""
+    sources: tuple[str, ...] = ()
+    """Files that the text was read from."""
 
 
-NOTHING: Final = Output("")
-UNKNOWN: Final = Output(None)
+class Function(NamedTuple):
+    """A function, and where the text that defines it lies: it may be called from another one."""
+
+    body: Compound
+    offset: int
+    fixed: Span | None
+
+
+NOTHING: Final = ShellOutput("")
+UNKNOWN: Final = ShellOutput(None)
 
 
 def worst(*origins: Origin) -> Origin:
@@ -38,6 +55,8 @@ class State:
         "files",
         "functions",
         "globs",
+        "integers",
+        "links",
         "origins",
         "parameters",
         "previous",
@@ -57,11 +76,15 @@ class State:
         self.origins: dict[str, Origin] = {}
         self.parameters: tuple[str | None, ...] | None = None
         """`$1` and on; None if they are not known."""
-        self.functions: dict[str, Compound] = {}
+        self.functions: dict[str, Function] = {}
         self.aliases: dict[str, Word] = {}
-        self.files: dict[str, Output] = {}
+        self.files: dict[str, ShellOutput] = {}
         self.twins: dict[str, str] = {}
-        """Copies of and links to programs."""
+        """Copies of and links to programs, and names that `hash -p` gave to one."""
+        self.links: dict[str, str] = {}
+        """Symbolic links that the text made: what a path through them names."""
+        self.integers: frozenset[str] = frozenset()
+        """`declare -i`: what is assigned to these is evaluated."""
         self.cwd: str | None = ""
         """"" is where the text starts, None is not known."""
         self.previous: str | None = None
@@ -79,16 +102,51 @@ class State:
         other.aliases = dict(self.aliases)
         other.files = self.files  # the file system is shared
         other.twins = self.twins
+        other.links = self.links
+        other.integers = self.integers
         other.cwd = self.cwd
         other.previous = self.previous
         other.stack = list(self.stack)
         return other
 
+    def target(self, name: str) -> str:
+        """The variable that a name stands for, through `declare -n`."""
+        for _ in range(8):
+            other = self.references.get(name)
+            if other is None or other == name:
+                return name
+            name = other
+        return name
+
     def join(self, path: str) -> str:
         """`path` as seen from where the text starts; as it is, if the present directory is not known."""
-        if path.startswith(("/", "~")) or not self.cwd:
-            return path
-        return posixpath.join(self.cwd, path)
+        if not path.startswith(("/", "~")) and self.cwd:
+            path = posixpath.join(self.cwd, path)
+        return self._followed(path) if self.links else path
+
+    def _followed(self, path: str) -> str:
+        """The path with the links that this text made put in place of their names."""
+        for _ in range(8):
+            tidy = _tidy(path)
+            for name, target in self.links.items():
+                if is_below(tidy, name):
+                    rest = tidy[len(name) :]
+                    path = (target.rstrip("/") or "/") + rest if rest else target
+                    path = path.replace("//", "/")
+                    break
+            else:
+                return path
+        return path
+
+    def link(self, target: str, name: str) -> None:
+        """What `ln -s target name` makes; a relative target is seen from where the link lies."""
+        if len(self.links) >= MAX_LINKS:
+            return
+        name = _tidy(self.join(name))
+        if not target.startswith(("/", "~")):
+            target = posixpath.join(posixpath.dirname(name), target)
+        if name not in ("", ".", "/") and _tidy(target) != name:
+            self.links[name] = _tidy(target)
 
     def enter(self, path: str | None) -> None:
         """What `cd` does."""
@@ -103,11 +161,25 @@ class State:
 
     def key(self, path: str) -> str:
         """One name for a file, however it is written."""
+        stream = _STREAM.fullmatch(path)
+        if stream is not None:
+            return "/dev/fd/" + _STREAMS.get(path, stream[1] or "0")
         return _tidy(self.join(path))
 
 
 def _tidy(path: str) -> str:
     return posixpath.normpath(path) if path else ""
+
+
+ABSOLUTE: Final = frozenset(("HOME", "PWD", "OLDPWD", "PATH", "SHELL", "BASH"))
+"""Variables of every shell whose value begins with `/`."""
+_SAMPLES: Final = ("/home/someone", "/root", "/usr/bin/bash", "/Users/x.y:/opt/Z-1/3_q", "/a", "/4/_")
+
+
+def certain(op: str, rest: str) -> str | None:
+    """What `${x<op><rest>}` is for every absolute path, such as `${HOME:0:1}`; None if that depends on the path."""
+    results = {transform(sample, op, rest) for sample in _SAMPLES}
+    return results.pop() if len(results) == 1 else None
 
 
 def transform(value: str, op: str, rest: str) -> str | None:
@@ -128,15 +200,24 @@ def transform(value: str, op: str, rest: str) -> str | None:
     if op == "@":
         return value
     if op == ":":
-        match = re.fullmatch(r"\s*(-?\d+)\s*(?::\s*(-?\d+)\s*)?", rest)
-        if not match:
-            return None
-        begin = int(match[1])
-        if match[2] is None:
-            return value[begin:]
-        length = int(match[2])
-        return value[begin : begin + length] if length >= 0 else value[begin:length]
+        return _substring(value, rest)
     return None
+
+
+def _substring(value: str, rest: str) -> str | None:
+    """`${x:begin:length}`; an empty number is 0, a negative one counts from the end."""
+    match = re.fullmatch(r"\s*(-?\d{1,9})?\s*(?:(:)\s*(-?\d{1,9})?\s*)?", rest)
+    if not match:
+        return None
+    begin = int(match[1] or 0)
+    if begin < 0:
+        begin += len(value)
+        if begin < 0:
+            return ""
+    if match[2] is None:
+        return value[begin:]
+    length = int(match[3] or 0)
+    return value[begin : begin + length] if length >= 0 else value[begin:length]
 
 
 def _expression(pattern: str) -> re.Pattern[str] | None:

@@ -9,16 +9,18 @@ something else in another version.
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
+from ringfence.shell.catalog.operands import GREP, NO_PATHS, ROWS, words
+from ringfence.shell.catalog.places import TEXT_OPTIONS
 from ringfence.shell.options import operands, option_values
+from ringfence.shell.trees import is_dry_run
 from ringfence.values.facts import Touch, Word
 
 _R, _W, _X = Touch.READ, Touch.WRITE, Touch.REMOVE
 
 
-class Touched(NamedTuple):
+class TouchedOperand(NamedTuple):
     touch: Touch
     word: Word
     recursive: bool = False
@@ -32,199 +34,6 @@ class Called(NamedTuple):
     word: Word
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
-    operand: Touch | None = _R
-    """What happens to an operand; None: it is no path."""
-    last: Touch | None = None
-    """What happens to the last of several operands, if something else."""
-    skip: int = 0
-    """Operands before the files: a pattern, a mode."""
-    unless: frozenset[str] = frozenset()
-    """Options that stand for what is skipped."""
-    takes: frozenset[str] = frozenset()
-    """Options with a value that is no path."""
-    files: dict[str, Touch] = field(default_factory=dict)
-    """Options with a value that is a path."""
-    recursive: frozenset[str] = frozenset()
-
-
-def _set(text: str) -> frozenset[str]:
-    return frozenset(text.split())
-
-
-_NOTHING: Final = Row(None)
-_READ: Final = Row(_R, takes=_set("-n -c -w -d -f -t -s"))
-_GREP: Final = Row(
-    _R,
-    skip=1,
-    unless=_set("-e -f --regexp --file"),
-    takes=_set("-e -A -B -C -m --regexp --include --exclude -g -t -T")
-    | _set("--exclude-dir --glob --type --max-count --context -d -D"),
-    files={"-f": _R, "--file": _R},
-    recursive=_set("-r -R --recursive"),
-)
-_REMOVE: Final = Row(_X, recursive=_set("-r -R --recursive"))
-_MODE: Final = Row(_W, skip=1, unless=_set("--reference"), recursive=_set("-R --recursive"))
-_COMPILER: Final = Row(
-    _R,
-    takes=_set("-x -D -I -L -l -std -isystem -include -arch -target -MF -MT -Xlinker"),
-    files={"-o": _W, "--output": _W},
-)
-
-ROWS: Final[dict[str, Row]] = {
-    # Words that are only words.
-    **dict.fromkeys(
-        _set(
-            "echo printf true false : exit return break continue set shift test [ let sleep wait jobs"
-            " kill pkill killall seq"
-            " date expr basename dirname type which whereis hash help man info whatis apropos unset"
-            " trap alias unalias yes bg fg"
-            " export declare typeset local readonly read mapfile getopts ulimit umask shopt history"
-            " logout times enable bind"
-            " nohup exec eval command builtin env sudo xargs uname id whoami groups hostname ps top free uptime cal bc"
-        ),
-        _NOTHING,
-    ),
-    # Readers.
-    **dict.fromkeys(
-        _set(
-            "cat tac nl od xxd hexdump strings wc cksum md5sum sha1sum sha256sum sha512sum b2sum sum"
-            " head tail less more view"
-            " cut paste join comm sort uniq tr rev fold fmt expand unexpand column pr stat file ls dir"
-            " vdir du tree diff cmp"
-            " sdiff diff3 base64 base32 zcat bzcat xzcat zless gunzip readlink realpath getfacl lsattr"
-            " bat batcat exa eza"
-            " mapfile readarray source . shuf csplit split xmllint pdftotext iconv"
-        ),
-        _READ,
-    ),
-    "ls": Row(_R, takes=_set("-I -w -T")),
-    "tree": Row(_R, takes=_set("-L -I -P"), files={"-o": _W}),
-    "sort": Row(_R, takes=_set("-k -t -S"), files={"-o": _W, "--output": _W, "--files0-from": _R}),
-    "wc": Row(_R, files={"--files0-from": _R}),
-    "tr": _NOTHING,
-    "uniq": Row(_R, last=_W),
-    **dict.fromkeys(_set("grep egrep fgrep zgrep rgrep rg ag ack pcregrep ugrep"), _GREP),
-    **dict.fromkeys(
-        _set("sed gsed"),
-        Row(
-            _R,
-            skip=1,
-            unless=_set("-e -f --expression --file"),
-            takes=_set("-e --expression -l"),
-            files={"-f": _R, "--file": _R},
-        ),
-    ),
-    **dict.fromkeys(
-        _set("awk gawk mawk nawk"),
-        Row(
-            _R,
-            skip=1,
-            unless=_set("-f --file -e --source"),
-            takes=_set("-v -F --assign -e --source"),
-            files={"-f": _R, "--file": _R},
-        ),
-    ),
-    **dict.fromkeys(
-        _set("jq yq"),
-        Row(
-            _R,
-            skip=1,
-            unless=_set("-f --from-file"),
-            takes=_set("--arg --argjson --indent --args"),
-            files={"-f": _R, "--from-file": _R, "--slurpfile": _R, "--rawfile": _R},
-        ),
-    ),
-    "tar": Row(
-        _R,
-        takes=_set("--exclude --transform --strip-components --owner --group --mode"),
-        files={"-C": _W, "--directory": _W, "-T": _R, "-X": _R},
-    ),
-    "unzip": Row(_R, files={"-d": _W}, takes=_set("-x")),
-    "zip": Row(_R, takes=_set("-x -i")),
-    "openssl": Row(None, takes=_set("-pass -k -K -iv"), files={"-in": _R, "-out": _W, "-inkey": _R, "-CAfile": _R}),
-    # Writers.
-    **dict.fromkeys(
-        _set("tee touch mkdir mkfifo mknod mktemp truncate fallocate"),
-        Row(_W, takes=_set("-m -d -t -s -l -o -r --mode --date --size --length"), files={"-r": _R}),
-    ),
-    "truncate": Row(_W, takes=_set("-s --size"), files={"-r": _R, "--reference": _R}),
-    **dict.fromkeys(
-        _set("cp install scp"),
-        Row(
-            _R,
-            last=_W,
-            takes=_set("-m -o -g -S --mode --owner --group --suffix -P -l"),
-            files={"-t": _W, "--target-directory": _W},
-            recursive=_set("-r -R -a --recursive"),
-        ),
-    ),
-    "rsync": Row(
-        _R,
-        last=_W,
-        takes=_set("-e --rsh --exclude --include --filter -f"),
-        files={"--log-file": _W},
-        recursive=_set("-r -a"),
-    ),
-    "mv": Row(_X, last=_W, takes=_set("-S --suffix"), files={"-t": _W, "--target-directory": _W}),
-    "ln": Row(_R, last=_W, takes=_set("-S --suffix"), files={"-t": _W, "--target-directory": _W}),
-    **dict.fromkeys(_set("rm unlink shred srm rmdir trash trash-put del wipe"), _REMOVE),
-    **dict.fromkeys(_set("chmod chown chgrp setfacl chattr chcon setfattr"), _MODE),
-    **dict.fromkeys(_set("gcc g++ cc c++ clang clang++ ld rustc go javac tsc esbuild"), _COMPILER),
-    **dict.fromkeys(
-        _set("ed ex vi vim nvim nano pico emacs joe micro code"), Row(_W, takes=_set("-c --cmd -S --eval -l"))
-    ),
-    "patch": Row(_W, takes=_set("-p"), files={"-i": _R, "-o": _W, "-d": _W}),
-    "curl": Row(
-        None,
-        takes=_set("-H -X -A -e -u -m -b -x -w -r --header --request --max-time --retry --url"),
-        files={
-            "-o": _W,
-            "--output": _W,
-            "-K": _R,
-            "--config": _R,
-            "-T": _R,
-            "--upload-file": _R,
-            "-c": _W,
-            "--cookie-jar": _W,
-            "-D": _W,
-            "--dump-header": _W,
-            "-E": _R,
-            "--cert": _R,
-            "--key": _R,
-            "--output-dir": _W,
-            "--netrc-file": _R,
-            "--unix-socket": _R,
-            "--abstract-unix-socket": _R,
-        },
-    ),
-    "wget": Row(
-        None,
-        takes=_set("-U -t -T -w --header --user --password --tries --timeout"),
-        files={
-            "-O": _W,
-            "--output-document": _W,
-            "-P": _W,
-            "--directory-prefix": _W,
-            "-i": _R,
-            "--input-file": _R,
-            "--post-file": _R,
-            "--body-file": _R,
-            "-o": _W,
-            "-a": _W,
-            "--load-cookies": _R,
-        },
-    ),
-    "cd": Row(None),
-    "pushd": Row(None),
-    "popd": Row(None),
-    **dict.fromkeys(
-        _set("ping dig host nslookup nc ncat netcat telnet traceroute whois ssh"),
-        Row(None, takes=_set("-c -W -p -w -t -i -l"), files={"-i": _R, "-F": _R}),
-    ),
-}
-
 _PATH_LIKE: Final = re.compile(r"(?:/|~|\.\.?/|\.[A-Za-z_])[^\s'\"(){};<>|]*|[^\s:'\"(){};<>|]+/[^\s'\"(){};<>|]*")
 _OUT_OPTION: Final = re.compile(
     r"(?:^|-)(?:o|out|output|outfile|out-file|dest|destination|log|logfile|log-file|write|report)"
@@ -236,21 +45,21 @@ _BARE_HOST: Final = re.compile(
     r"(?:[^@/\s]*@)?((?:[A-Za-z0-9_-]+\.)+[A-Za-z0-9-]+|localhost|\[[0-9a-fA-F:]+\])(?::(\d+))?(?:[/?#]\S*)?"
 )
 _SCP: Final = re.compile(r"(?:[\w.-]+@)?([\w.-]+):(?!//)\S*")
-_FETCHERS: Final = _set("curl wget http https httpie xh aria2c lynx links w3m fetch")
-_DIALERS: Final = _set("ping ping6 dig host nslookup nc ncat netcat telnet traceroute whois ssh sftp mosh")
-_GIT_TAKES: Final = _set(
+_FETCHERS: Final = words("curl wget http https httpie xh aria2c lynx links w3m fetch")
+_DIALERS: Final = words("ping ping6 dig host nslookup nc ncat netcat telnet traceroute whois ssh sftp mosh")
+_GIT_TAKES: Final = words(
     "-m -F -C -c --message --author --date -b -B --grep -S -G -L -n --since --until --format --git-dir"
 )
 
 
-def paths(name: str, argv: tuple[Word, ...]) -> Iterator[Touched]:
+def paths(name: str, argv: tuple[Word, ...]) -> Iterator[TouchedOperand]:
     """The files that the arguments of `name` name."""
     arguments = argv[1:]
     if name == "dd":
         for word in arguments:
             key, _, path = (word.text or "").partition("=")
             if key in ("if", "of") and path:
-                yield Touched(_R if key == "if" else _W, _part(word, path))
+                yield TouchedOperand(_R if key == "if" else _W, _part(word, path))
         return
     if name == "find":
         yield from _find(arguments)
@@ -264,9 +73,11 @@ def paths(name: str, argv: tuple[Word, ...]) -> Iterator[Touched]:
     recursive = recursive or name in ("rg", "ag", "ack")
     for option, value in option_values(arguments, frozenset(row.files)) if row.files else ():
         if name == "tar" and option in ("-C", "--directory") and _creates(arguments):
-            yield Touched(_R, value)
+            yield TouchedOperand(_R, value)
         elif option in row.files:
-            yield Touched(row.files[option], value, recursive, name in ("curl", "wget") and row.files[option] is _R)
+            yield TouchedOperand(
+                row.files[option], value, recursive, name in ("curl", "wget") and row.files[option] is _R
+            )
     if name in ("curl", "wget"):
         yield from _uploads(name, arguments)
     if row.operand is None:
@@ -281,14 +92,23 @@ def paths(name: str, argv: tuple[Word, ...]) -> Iterator[Touched]:
         yield from _tar(arguments, found)
         return
     target = row.last is not None and len(found) > 1 and not any(_has(text, _TARGET) for text in texts)
+    target = target and not is_dry_run(name, arguments)
     for number, word in enumerate(found):
         if target and number == len(found) - 1:
-            yield Touched(row.last or touch, word, recursive)
+            yield TouchedOperand(row.last or touch, word, recursive)
         elif word.text is None or word.text not in ("-", ""):
-            yield Touched(touch, word, recursive)
+            yield TouchedOperand(touch, word, recursive)
 
 
-_TARGET: Final = _set("-t --target-directory")
+def spoken(name: str, argv: tuple[Word, ...]) -> tuple[int, frozenset[str]]:
+    """How many operands come before the files, and the options with a value that is none: patterns, scripts, modes."""
+    row = ROWS.get(name)
+    if row is None or not row.skip:
+        return 0, frozenset()
+    return 0 if any(_has(word.text, row.unless) for word in argv[1:]) else row.skip, row.takes
+
+
+_TARGET: Final = words("-t --target-directory")
 
 
 def _has(text: str | None, options: frozenset[str]) -> bool:
@@ -303,10 +123,15 @@ def _part(word: Word, text: str) -> Word:
     return Word(text, word.span, word.pattern)
 
 
-def _unknown(name: str, arguments: tuple[Word, ...]) -> Iterator[Touched]:
+def _unknown(name: str, arguments: tuple[Word, ...]) -> Iterator[TouchedOperand]:
     words = operands(arguments, _GIT_TAKES) if name == "git" else list(arguments)
     if name == "git":
-        words += [word for word in arguments if word.text and word.text.startswith("--") and "=" in word.text]
+        words += [
+            word
+            for word in arguments
+            if word.text and word.text.startswith("--") and "=" in word.text
+            if word.text.partition("=")[0] not in TEXT_OPTIONS
+        ]
     edits = name in ("perl", "ruby") and any(re.match(r"-\w*i", word.text or "") for word in arguments)
     for word in words:
         text = word.text if word.text is not None else word.if_unset
@@ -316,21 +141,21 @@ def _unknown(name: str, arguments: tuple[Word, ...]) -> Iterator[Touched]:
             if not equals or not path.startswith(("/", "~", ".")):
                 continue
             touch = _W if _OUT_OPTION.search(option.lstrip("-")) else _R
-            yield Touched(touch, _part(word, path))
+            yield TouchedOperand(touch, _part(word, path))
         elif _PATH_LIKE.fullmatch(text) and "://" not in text:
             if word.text is None:
-                yield Touched(touch, word)
+                yield TouchedOperand(touch, word)
             else:
                 _, equals, path = text.partition("=")
-                yield Touched(touch, _part(word, path) if equals and path.startswith(("/", "~")) else word)
+                yield TouchedOperand(touch, _part(word, path) if equals and path.startswith(("/", "~")) else word)
     if not any(word.text is not None and word.text.startswith(("-o", "--output")) for word in arguments):
         return
     for option, value in option_values(arguments, frozenset(("-o", "--output"))):
         if option in ("-o", "--output") and value.text and _PATH_LIKE.fullmatch(value.text):
-            yield Touched(_W, value)
+            yield TouchedOperand(_W, value)
 
 
-def _tar(arguments: tuple[Word, ...], found: list[Word]) -> Iterator[Touched]:
+def _tar(arguments: tuple[Word, ...], found: list[Word]) -> Iterator[TouchedOperand]:
     """tar's first word may be a bundle of letters without a dash; what is extracted is not named."""
     letters = (arguments[0].text or "") if arguments else ""
     bundle = bool(re.fullmatch(r"-?[A-Za-z]+", letters))
@@ -342,10 +167,10 @@ def _tar(arguments: tuple[Word, ...], found: list[Word]) -> Iterator[Touched]:
         archive = number == 0 and (bundle and "f" in letters)
         if creates and not archive and entered and word.text and not word.text.startswith(("/", "~")):
             word = _part(word, f"{entered[-1].rstrip('/')}/{word.text}")
-        yield Touched(_W if archive and creates else _R, word, recursive=not archive)
+        yield TouchedOperand(_W if archive and creates else _R, word, recursive=not archive)
 
 
-_TAR_CREATES: Final = _set("-c --create -cf -czf -cjf -cJf -r --append")
+_TAR_CREATES: Final = words("-c --create -cf -czf -cjf -cJf -r --append")
 
 
 def _creates(arguments: tuple[Word, ...]) -> bool:
@@ -354,8 +179,8 @@ def _creates(arguments: tuple[Word, ...]) -> bool:
     return (bundle and not set(letters).isdisjoint("cru")) or any(word.text in _TAR_CREATES for word in arguments)
 
 
-def _uploads(name: str, arguments: tuple[Word, ...]) -> Iterator[Touched]:
-    options = _set("-d --data --data-binary --data-raw --data-urlencode --data-ascii -F --form --json")
+def _uploads(name: str, arguments: tuple[Word, ...]) -> Iterator[TouchedOperand]:
+    options = words("-d --data --data-binary --data-raw --data-urlencode --data-ascii -F --form --json")
     for option, value in option_values(arguments, options):
         text = value.text or ""
         if option in ("-F", "--form") and "=" in text:
@@ -363,7 +188,7 @@ def _uploads(name: str, arguments: tuple[Word, ...]) -> Iterator[Touched]:
         elif option == "--data-urlencode" and "@" in text:
             text = text[text.index("@") :]
         if text.startswith(("@", "<")) and option != "--data-raw":
-            yield Touched(_R, _part(value, text[1:].partition(";")[0]), sent=True)
+            yield TouchedOperand(_R, _part(value, text[1:].partition(";")[0]), sent=True)
 
 
 def find_parts(arguments: tuple[Word, ...]) -> tuple[list[Word], list[Word]]:
@@ -405,25 +230,25 @@ def found_by(roots: list[Word], expression: list[Word]) -> list[Word]:
     return words
 
 
-def _find(arguments: tuple[Word, ...]) -> Iterator[Touched]:
+def _find(arguments: tuple[Word, ...]) -> Iterator[TouchedOperand]:
     roots, expression = find_parts(arguments)
     for root in roots:
-        yield Touched(_R, root)
+        yield TouchedOperand(_R, root)
     texts = [word.text for word in expression]
     if "-delete" in texts:
         here = roots or ([Word(".", expression[0].span)] if expression else [])
         for word in found_by(here, expression):
-            yield Touched(_X, word, recursive=True)
+            yield TouchedOperand(_X, word, recursive=True)
     for number, text in enumerate(texts[:-1]):
         if text in ("-fprint", "-fprintf", "-fls", "-fprint0"):
-            yield Touched(_W, expression[number + 1])
+            yield TouchedOperand(_W, expression[number + 1])
         elif text in ("-files0-from", "-newer", "-samefile"):
-            yield Touched(_R, expression[number + 1])
+            yield TouchedOperand(_R, expression[number + 1])
 
 
 def hosts(name: str, argv: tuple[Word, ...]) -> Iterator[Called]:
     """The hosts that the arguments of `name` name."""
-    if ROWS.get(name) is _NOTHING or ROWS.get(name) is _GREP:
+    if ROWS.get(name) is NO_PATHS or ROWS.get(name) is GREP:
         return
     arguments = argv[1:]
     dialled = False

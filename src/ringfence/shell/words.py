@@ -23,7 +23,6 @@ MAX_VALUE: Final = 64 * 1024
 """Characters of one value that is put together; a longer one is not known. `x=$x$x` doubles each time."""
 
 SPECIAL: Final = re.compile(r"[*?\[{~]")
-_GLOB: Final = re.compile(r"[*?]|\[.+\]", re.DOTALL)
 _BRACE: Final = re.compile(r"([{},])")
 _RANGE: Final = re.compile(r"(-?\d+|[A-Za-z])\.\.(-?\d+|[A-Za-z])(?:\.\.(-?\d+))?")
 _HOME: Final = re.compile(r"~([A-Za-z0-9_.+-]*)(?=/|\Z)")
@@ -52,7 +51,7 @@ class Scope(Protocol):
 class _Field:
     """An argument while it is put together."""
 
-    __slots__ = ("begun", "known", "length", "literal", "pattern", "texts")
+    __slots__ = ("begun", "gaps", "known", "length", "literal", "pattern", "texts")
 
     def __init__(self) -> None:
         self.texts: list[str] = []
@@ -61,15 +60,17 @@ class _Field:
         self.pattern = False
         self.literal = False
         self.begun = False
+        self.gaps: list[int] = []
 
     def add(self, text: str | None, *, quoted: bool) -> None:
         self.begun = self.begun or quoted or bool(text) or text is None
         if text is None:
             self.known = False
+            self.gaps.append(self.length)
         elif text:
             if not self.texts and text[0] == "~":
                 self.literal = True
-            if not quoted and _GLOB.search(text):
+            if not quoted and not self.pattern and _is_glob(text):
                 self.pattern = True
             self.length += len(text)
             if self.length > MAX_VALUE and self.texts:
@@ -81,7 +82,12 @@ class _Field:
         text = "".join(self.texts)
         if self.known:
             return Word(text, span, self.pattern, "", self.literal)
-        return Word(None, span, self.pattern, text, self.literal)
+        return Word(None, span, self.pattern, text, self.literal, tuple(self.gaps))
+
+
+def _is_glob(text: str) -> bool:
+    """Whether the shell would look for files by it. Without a pattern: `[` again and again would be read as often."""
+    return "*" in text or "?" in text or text.rfind("]") >= text.find("[") + 2 > 1
 
 
 def expand(node: WordNode, scope: Scope, span: Span) -> list[Word]:
@@ -147,7 +153,8 @@ def _fields(parts: tuple[Part, ...], scope: Scope, span: Span) -> Iterator[Word]
             texts, quoted = values.texts, part.quoted
             field.pattern = field.pattern or values.pattern
             if quoted and not values.several:
-                field.add(" ".join(t for t in texts if t is not None) if None not in texts else None, quoted=True)
+                glue = scope.separators()[:1]
+                field.add(glue.join(t for t in texts if t is not None) if None not in texts else None, quoted=True)
                 home = part.name == "HOME"
                 field.literal = field.literal and not home
                 continue
@@ -168,7 +175,7 @@ def _fields(parts: tuple[Part, ...], scope: Scope, span: Span) -> Iterator[Word]
                 field.add(text, quoted=quoted)
                 continue
             separators = scope.separators()
-            if not any(char in separators for char in text):
+            if not any(char in text for char in separators):  # few separators, and a text may be long
                 field.add(text, quoted=False)
                 if home:
                     field.literal = False

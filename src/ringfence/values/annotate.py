@@ -1,8 +1,10 @@
 """Tells an agent what was refused: a short block at the end of a command's stderr (requirement C7).
 
     <ringfence-violations count="2">
-    - [high] /home/a/.ssh/key is denied; rule: filesystem.deny ~/.ssh at policy.yaml:12; to allow it: remove it
-    - [medium] the memory limit of 64 MB was hit; rule: limits.memory; to allow it: raise the memory limit
+    - [medium] /data/x may not be written: it is not in what may be written; rule: filesystem.whitelist; instead: write
+      below the workspace, in $HOME or in /tmp; only the operator can grant /data
+    - [medium] `dig x` is denied; rule: denied_commands dig at policy.yaml:4; instead: find another way; only the
+      operator can change this rule
     </ringfence-violations>
 
 The texts in it come partly from whoever is sandboxed: a file's name, a stretch of a command. Each is one line of
@@ -18,7 +20,9 @@ import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
+from ringfence.values.remedy import Door
 from ringfence.values.violation import Violation
+from ringfence.values.visible import shown, written_out
 
 MOST_LINES = 10
 """An agent corrects one thing at a time; ten are enough to see a pattern."""
@@ -31,7 +35,7 @@ _FORGED = re.compile(rf"<(?=\s*/?\s*{_TAG})", re.IGNORECASE)
 def annotate(stderr: str, violations: Sequence[Violation]) -> str:
     """The command's stderr with the block after it; as it was if nothing was refused."""
     own = _FORGED.sub(r"\\x3c", stderr)
-    lines = violation_lines(violations)
+    lines = violation_lines(violations, Door.AGENT)
     if not lines:
         return own
     count = sum(violation.count for violation in violations)
@@ -39,10 +43,14 @@ def annotate(stderr: str, violations: Sequence[Violation]) -> str:
     return f"{own}{'' if not own or own.endswith(chr(10)) else chr(10)}{block}\n"
 
 
-def violation_lines(violations: Iterable[Violation], most: int = MOST_LINES) -> tuple[str, ...]:
-    """One safe line each, the gravest first; equal ones are one; a last line says how many more there were."""
+def violation_lines(violations: Iterable[Violation], door: Door, most: int = MOST_LINES) -> tuple[str, ...]:
+    """One safe line each, the gravest first; equal ones are one; a last line says how many more there were.
+
+    Args:
+        door: for whom: what they could do about it is said in their words.
+    """
     merged = sorted(_merged(violations), key=lambda violation: -violation.severity.rank)
-    lines = [_line(violation) for violation in merged[:most]]
+    lines = [_line(violation, door) for violation in merged[:most]]
     if len(merged) > most:
         lines.append(f"and {len(merged) - most} more")
     return tuple(lines)
@@ -64,17 +72,16 @@ def _merged(violations: Iterable[Violation]) -> list[Violation]:
     return [replace(violation, count=count) for violation, count in found.items()]
 
 
-def _line(violation: Violation) -> str:
+def _line(violation: Violation, door: Door) -> str:
     what = plain(violation.what or f"{violation.operation or 'use'} {violation.target}")
     times = f" ({violation.count} times)" if violation.count > 1 else ""
-    allow_by = f"; to allow it: {plain(violation.allow_by)}" if violation.allow_by else ""
-    return f"[{violation.severity}] {what}{times}; rule: {plain(violation.rule_and_place)}{allow_by}"
+    remedy, head = violation.remedy(door), "instead" if door is Door.AGENT else "to allow it"
+    tail = f"; {head}: {plain(remedy)}" if remedy else ""
+    return f"[{violation.severity}] {what}{times}; rule: {plain(violation.rule_and_place)}{tail}"
 
 
 def _shown(char: str) -> str:
     if char.isascii():
         return char if char.isprintable() and char not in "<>" else f"\\x{ord(char):02x}"
     looks_like = unicodedata.normalize("NFKC", char)
-    if char.isprintable() and not unicodedata.combining(char) and "<" not in looks_like and ">" not in looks_like:
-        return char
-    return f"\\u{ord(char):04x}"
+    return written_out(char) if "<" in looks_like or ">" in looks_like else shown(char)

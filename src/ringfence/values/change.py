@@ -5,6 +5,8 @@ from enum import StrEnum
 
 
 class NodeKind(StrEnum):
+    """What something is: a file, a directory, a link."""
+
     FILE = "file"
     DIRECTORY = "directory"
     LINK = "link"
@@ -13,6 +15,8 @@ class NodeKind(StrEnum):
 
 
 class ChangeKind(StrEnum):
+    """What became of a path in a shadow."""
+
     ADDED = "added"
     CHANGED = "changed"
     REMOVED = "removed"
@@ -71,7 +75,7 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class CommitRefusal:
     """One path that was not committed, or cannot be."""
 
     path: str
@@ -138,9 +142,9 @@ class Committed:
     applied: tuple[Change, ...] = ()
     merged: tuple[str, ...] = ()
     """Those of `applied` that were merged with what the host had changed."""
-    refused: tuple[Refusal, ...] = ()
+    refused: tuple[CommitRefusal, ...] = ()
     """Left out by a rule; the rest was applied."""
-    conflicts: tuple[Refusal, ...] = ()
+    conflicts: tuple[CommitRefusal, ...] = ()
     """The host changed the same; nothing was applied."""
 
     @property
@@ -149,6 +153,8 @@ class Committed:
 
 
 class RecoveryKind(StrEnum):
+    """What became of a commit that was interrupted."""
+
     FINISHED = "finished"
     UNDONE = "undone"
     STUCK = "stuck"

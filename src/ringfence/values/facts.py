@@ -25,6 +25,8 @@ class Word:
     """Where `text` is None: what the word would be if everything unknown in it were empty; `$x/etc` gives `/etc`."""
     literal: bool = False
     """It begins with a quoted `~`, which is a plain name and not somebody's home."""
+    gaps: tuple[int, ...] = ()
+    """Where in `if_unset` something unknown stands."""
 
 
 class Via(StrEnum):
@@ -60,6 +62,7 @@ class Touch(StrEnum):
     WRITE = "write"
     REMOVE = "remove"
     EXECUTE = "execute"
+    NAME = "name"  # a program is given it, and what it does with it is not known
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +112,7 @@ class Origin(StrEnum):
     NETWORK = "network"
     DECODED = "decoded"  # base64 -d, xxd -r, rev, tr ...: made so that it is not read
     FILE = "file"
+    BUILT = "built"  # by code of another language that is read: ordinary, but no rule on commands sees what it runs
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +125,7 @@ class Opaque:
     origin: Origin = Origin.UNKNOWN
 
 
-class Shape(StrEnum):
+class CommandShape(StrEnum):
     """A construct of the language that a check may forbid or doubt."""
 
     SEQUENCE = ";"
@@ -147,9 +151,18 @@ NEVER_ENDED: Final = "\n"
 
 @dataclass(frozen=True, slots=True)
 class Construct:
-    shape: Shape
+    shape: CommandShape
     span: Span
     detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Code:
+    """Text in another language that is run: only its literals were looked at."""
+
+    language: str
+    text: str
+    span: Span
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,6 +177,7 @@ class Facts:
     opaque: tuple[Opaque, ...] = ()
     problem: Opaque | None = None
     constructs: tuple[Construct, ...] = ()
+    codes: tuple[Code, ...] = ()
 
 
 class Strictness(StrEnum):
@@ -172,7 +186,7 @@ class Strictness(StrEnum):
     STRICT = "strict"
 
 
-class Answer(IntEnum):
+class CheckAnswer(IntEnum):
     """What a check says; ordered, so that the strictest of many is their `max()`."""
 
     PASS = 0
@@ -185,7 +199,7 @@ class Finding:
     """One check's answer about one stretch of the text."""
 
     check: str
-    answer: Answer
+    answer: CheckAnswer
     why: str
     span: Span
     rule: str

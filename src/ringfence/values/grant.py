@@ -6,16 +6,20 @@ from pathlib import Path
 
 from ringfence.values.guarantee import Guarantee
 from ringfence.values.limits import Limits
+from ringfence.values.network import NetworkGrant
 
 
-class Explain(StrEnum):
+class Trace(StrEnum):
     """How much of what a command does is looked at while it does it, so that a refusal has its exact reason."""
 
     OFF = "off"
     CHANGES = "changes"
-    """Opens for writing, programs, connections, and what changes names and modes."""
+    """Opens for writing, programs, connections, what changes names and modes; and reads that are refused where looking
+    costs next to nothing: those of programs such as `cat` and `cp`."""
+    READS = "reads"
+    """Every read that is refused, too, but for what is found by walking through directories."""
     FULL = "full"
-    """Every open too."""
+    """Every open, also for the record."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +43,9 @@ class Grant:
     """Paths are absolute and resolved. Denied beats writable beats readable."""
 
     workspace: Path
-    """The directory that the command works in; always writable."""
+    """The directory that the command works in; writable, unless it is said otherwise."""
+    read_only: bool = False
+    """Whether the workspace can only be read; it is one of `readable` then."""
     shadow: Shadowing | None = None
     """What the workspace's changes go into, instead of the workspace."""
     writable: tuple[Path, ...] = ()
@@ -50,7 +56,9 @@ class Grant:
     """Absolute paths, or globs such as `**/.env`, hidden even inside what is granted."""
     protected: tuple[str, ...] = ()
     """Paths relative to a writable directory that stay readable but cannot be written or made."""
-    strict: bool = False
+    kept: tuple[str, ...] = ()
+    """Absolute paths below a writable directory that Ringfence itself reads: the same holds for them."""
+    mediate_opens: bool = False
     """Whether what is denied is also held at the moment of opening, by name and by file, not by covers alone."""
     read_outside: bool = False
     """Whether the rest of the host is readable."""
@@ -60,20 +68,35 @@ class Grant:
     """The interpreter that runs Python code; the first on PATH if not given."""
     preload: tuple[str, ...] = ()
     """Modules that it imports before it is asked for anything."""
-    explain: Explain = Explain.CHANGES
+    trace: Trace = Trace.CHANGES
     limits: Limits = field(default_factory=Limits)
+    wall_capped_by: str = ""
+    """What says that no call may take longer than `limits.wall_seconds`; empty if a caller's timeout may raise that."""
     cores: float | None = None
     """How many cores may be busy at once, where the policy says so. Containers hold it; elsewhere the CPU time does."""
     places: tuple[tuple[str, str], ...] = ()
     """(a rule as violations name it, the file and line that says so)"""
+    network: NetworkGrant | None = None
+    """What may be reached, through the proxy outside; None is no network at all."""
     requires: frozenset[Guarantee] = frozenset()
     """What the wall has to guarantee; a wall that lacks one of them is not used."""
 
     @property
-    def writable_roots(self) -> tuple[Path, ...]:
+    def roots(self) -> tuple[Path, ...]:
+        """The workspace and what else may be written."""
         return (self.workspace, *self.writable)
+
+    @property
+    def writable_roots(self) -> tuple[Path, ...]:
+        return self.writable if self.read_only else self.roots
+
+    def protected_in(self, root: Path) -> tuple[str, ...]:
+        """What is protected below one of them, relative to it; a slash before a name says: there, and no deeper."""
+        top = f"{root}/"
+        own = (path.removeprefix(str(root)) for path in self.kept if path.startswith(top))
+        return (*self.protected, *own)
 
     @property
     def grown_roots(self) -> tuple[Path, ...]:
         """Where on the host that what is written lies."""
-        return (self.shadow.upper if self.shadow else self.workspace, *self.writable)
+        return (self.shadow.upper, *self.writable) if self.shadow else self.writable_roots

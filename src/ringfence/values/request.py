@@ -4,9 +4,10 @@ from collections.abc import AsyncIterable, Callable
 from dataclasses import dataclass, field
 from enum import Enum, StrEnum
 from pathlib import Path
+from typing import Final
 
-OnOutput = Callable[["Stream", bytes], None]
-"""Called with every piece of output as it comes, in order per stream."""
+INTERPRETED: Final = frozenset({"python"})
+"""Languages whose code goes to an interpreter that stays from call to call."""
 
 
 class Stream(StrEnum):
@@ -14,6 +15,10 @@ class Stream(StrEnum):
 
     STDOUT = "stdout"
     STDERR = "stderr"
+
+
+OnOutput = Callable[[Stream, bytes], None]
+"""Called with every piece of output as it comes, in order per stream."""
 
 
 class Overflow(Enum):
@@ -44,10 +49,24 @@ class Request:
     env: tuple[tuple[str, str], ...] = ()
     """Variables added to the box's own, which never holds the caller's."""
     stdin: bytes | AsyncIterable[bytes] | None = None
+    live_input: bool = False
+    """Whether it is given input while it runs, which nobody can read before: `Process.write`."""
     timeout: float | None = None
     """Wall-clock seconds, if less than the grant's limit."""
     overflow: Overflow = Overflow.STOP
+    output_limit: int | None = None
+    """Bytes kept of each stream, if less than the grant's limit."""
+    keep_background: bool = False
+    """Whether what it leaves running lives on until the box is closed, instead of being ended with it."""
     on_output: OnOutput | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def is_in_kept_state(self) -> bool:
+        """Whether it runs where earlier calls have left a directory, variables and functions, which decide what its
+        text does."""
+        if self.code is not None:
+            return self.language is None or self.language in INTERPRETED
+        return self.context is not None
 
     @property
     def shown(self) -> str:

@@ -63,15 +63,15 @@ class Route(IntEnum):
     """Where code runs, ordered by how much is between it and the host."""
 
     DIRECT = 0
-    """A bare process. Its interpreter must take no modules from the workspace (`python -I`)."""
+    """The lightest wall that is still one: host files hidden, network off, never root, the process tree dies."""
     WALLED = 1
     """The wall that the policy asks for."""
     ISOLATED = 2
-    """A wall that also gives what the policy wants for such code (`isolated`); without that, the same wall."""
+    """A wall that also gives what the policy wants for such code (`isolation_requires`), if anything."""
 
 
 @dataclass(frozen=True, slots=True)
-class Routed:
+class RouteDecision:
     """Where one piece of code goes, and why."""
 
     route: Route

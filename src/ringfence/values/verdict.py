@@ -5,7 +5,8 @@ from enum import IntEnum
 
 from ringfence.values.facts import Span
 from ringfence.values.grant import Grant
-from ringfence.values.risk import Routed
+from ringfence.values.remedy import Door, Need
+from ringfence.values.risk import Assessment, RouteDecision
 
 
 class Verdict(IntEnum):
@@ -32,6 +33,12 @@ class Reason:
     line: int | None = None
     span: Span | None = None
     """The stretch of the command's text that it is about."""
+    need: Need | None = None
+    """The grant that would change its mind, if one would."""
+
+    def remedy(self, door: Door) -> str:
+        """What would change its mind, in the words of this door."""
+        return self.need.said(door) if self.need is not None else self.allow_by
 
     @property
     def place(self) -> str:
@@ -63,8 +70,10 @@ class Decision:
     asking: Asking = Asking()
     text: str = ""
     """The command that the reasons' spans refer to."""
-    routed: Routed | None = None
+    routed: RouteDecision | None = None
     """Where it goes, by its risk; None where no policy asks for that."""
+    assessment: Assessment | None = field(default=None, repr=False, compare=False)
+    """How risky it looks; None where nothing hung on that."""
     deciding: Reason = field(init=False, repr=False, compare=False)
     """The strictest vote; the first one given among equals. Found once: all along the way somebody asks for it."""
 

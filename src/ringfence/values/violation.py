@@ -4,6 +4,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final, Self
 
+from ringfence.values.remedy import ALLOW_OPTION, Access, Door, Need, allowing, raising
+
 
 class Severity(StrEnum):
     """How much a violation matters."""
@@ -19,8 +21,22 @@ class Severity(StrEnum):
 
     @property
     def rank(self) -> int:
-        """0 for the mildest; severities are texts, whose own order means nothing."""
+        """0 for the mildest."""
         return _RANKS[self]
+
+    # Severities are texts, and the order of texts (critical < high < low) would mean nothing.
+
+    def __lt__(self, other: str) -> bool:
+        return self.rank < Severity(other).rank
+
+    def __le__(self, other: str) -> bool:
+        return self.rank <= Severity(other).rank
+
+    def __gt__(self, other: str) -> bool:
+        return self.rank > Severity(other).rank
+
+    def __ge__(self, other: str) -> bool:
+        return self.rank >= Severity(other).rank
 
 
 _RANKS: Final = {severity: rank for rank, severity in enumerate(Severity)}
@@ -67,6 +83,13 @@ USUAL_SEVERITY: Final = {
 """How grave each type is, where nothing more is known."""
 
 
+_FOR_AGENTS: Final = {
+    ViolationType.SENSITIVE_FILE_ACCESS: "do without it: what it holds is hidden from everything that runs here",
+    ViolationType.NETWORK_VIOLATION: "do without the network; ask the operator for what is needed from there",
+    ViolationType.RESOURCE_LIMIT: "use less of it, or take smaller steps; only the operator can raise it",
+}
+"""What an agent is told where no grant would help."""
+
 LEFTOVER_RULE = "leftover "
 """How rules begin that are about what a command left behind, and that stopped nothing while it ran."""
 
@@ -112,6 +135,27 @@ class Violation:
     program: str = ""
     count: int = 1
     """How often the same was tried."""
+    need: Need | None = None
+    """The grant that would allow it, if one would."""
+
+    def remedy(self, door: Door) -> str:
+        """What would allow it, as whoever came through this door can do it; for an agent, what to do instead."""
+        if self.need is not None:
+            return self.need.said(door)
+        if self.kind is ViolationType.RESOURCE_LIMIT and self.allow_by == raising(self._limit, Door.LIBRARY):
+            return raising(self._limit, door)
+        if self.kind is ViolationType.NETWORK_VIOLATION and self.allow_by.startswith(ALLOW_OPTION):
+            return allowing(self.allow_by.removeprefix(ALLOW_OPTION), door)
+        if door is not Door.AGENT:
+            return self.allow_by
+        if self.kind in _FOR_AGENTS:
+            return _FOR_AGENTS[self.kind]
+        # A rule that somebody wrote is theirs to change; the built-in checks say how to write the command otherwise.
+        return "find another way; only the operator can change this rule" if ":" in self.place else self.allow_by
+
+    @property
+    def _limit(self) -> str:
+        return self.rule.removeprefix("limits.")
 
     @property
     def rule_and_place(self) -> str:
@@ -135,6 +179,7 @@ class Violation:
             "at": self.at,
             "pid": self.pid,
             "program": self.program,
+            "need": {"access": str(self.need.access), "path": self.need.path} if self.need is not None else None,
         }
         return known | {name: value for name, value in more.items() if value} | {"count": self.count}
 
@@ -161,6 +206,11 @@ class Violation:
                 int(pid) if pid is not None else None,
                 str(record.get("program", "")),
                 int(record.get("count", 1)),
+                _need(record.get("need")),
             )
         except (KeyError, TypeError) as fault:
             raise ValueError(f"not the record of a violation: {fault}") from fault
+
+
+def _need(record: Any) -> Need | None:
+    return Need(Access(record["access"]), str(record["path"])) if isinstance(record, dict) else None

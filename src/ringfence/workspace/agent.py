@@ -13,7 +13,7 @@ import os
 from collections.abc import Iterable
 from typing import BinaryIO
 
-from ringfence.errors import InvalidConfig, PathAccessDenied
+from ringfence.errors import InvalidArgument, PathAccessDenied
 from ringfence.policy.defaults import BLACKLIST, PROTECTED, UNMADE
 from ringfence.policy.globs import compiled, escape
 from ringfence.workspace import changing
@@ -22,11 +22,11 @@ from ringfence.workspace.archives.members import Readable
 from ringfence.workspace.archives.packing import pack
 from ringfence.workspace.archives.unpacking import unpack
 from ringfence.workspace.beneath import Resolver
-from ringfence.workspace.ground import Denied
 from ringfence.workspace.names import PathText
 from ringfence.workspace.places import make_session_directory
 from ringfence.workspace.reading import READ_LIMIT_BYTES
 from ringfence.workspace.root import WorkspaceRoot
+from ringfence.workspace.root_handle import Denied
 
 _USUAL_ARCHIVE_LIMITS = ArchiveLimits()
 
@@ -51,7 +51,7 @@ class AgentWorkspace(WorkspaceRoot):
         resolver: for tests; by default the best that the machine has.
 
     Raises:
-        InvalidConfig: the id, or a root that is no directory.
+        InvalidArgument: the id, or a root that is not a directory.
         PermissionDenied: the session's directory cannot be made.
     """
 
@@ -68,8 +68,8 @@ class AgentWorkspace(WorkspaceRoot):
         resolver: Resolver | None = None,
     ) -> None:
         if limit_bytes <= 0:
-            raise InvalidConfig(f"limit_bytes is {limit_bytes}", hint="give a size above zero")
-        home = os.path.expanduser("~")
+            raise InvalidArgument(f"limit_bytes is {limit_bytes}", hint="give a size above zero")
+        home = os.path.normpath(os.path.expanduser("~"))
         super().__init__(
             make_session_directory(session_id, os.environ, home) if root is None else root,
             denied=_blacklist(home) if denied is None else denied,
@@ -91,14 +91,14 @@ class AgentWorkspace(WorkspaceRoot):
         """Return a file as text.
 
         Raises:
-            InvalidConfig: it is no text in that encoding; says where it stops being one.
+            InvalidArgument: it is not text in that encoding; says where it stops being one.
         """
         data = self.read(path, limit_bytes=limit_bytes)
         try:
             return data.decode(encoding)
         except UnicodeDecodeError as error:
             why = f"is no {encoding} text: byte {error.start} is {data[error.start]:#04x}"
-            raise InvalidConfig(why, source=repr(os.fsdecode(path)), hint="read it as bytes") from error
+            raise InvalidArgument(why, source=repr(os.fsdecode(path)), hint="read it as bytes") from error
 
     def write(self, path: PathText, data: bytes | str, *, make_parents: bool = True, mode: int | None = None) -> None:
         """Replace or make a file, at once for every reader; text is written as UTF-8.
@@ -113,13 +113,17 @@ class AgentWorkspace(WorkspaceRoot):
         """Replace or make a file with a text.
 
         Raises:
-            InvalidConfig: the encoding cannot hold it.
+            InvalidArgument: the encoding cannot hold it.
         """
         try:
             self.write(path, text.encode(encoding))
         except UnicodeEncodeError as error:
             why = f"{encoding} cannot hold the text: character {error.start} is {text[error.start]!r}"
-            raise InvalidConfig(why, source=repr(os.fsdecode(path)), hint="write it as bytes") from error
+            raise InvalidArgument(why, source=repr(os.fsdecode(path)), hint="write it as bytes") from error
+
+    read_file = read_text
+    write_file = write
+    """The names that the design document gives them."""
 
     def append(self, path: PathText, data: bytes | str, *, make_parents: bool = True) -> None:
         """Add to the end of a regular file, which is made if it is not there; text is written as UTF-8."""
@@ -129,8 +133,8 @@ class AgentWorkspace(WorkspaceRoot):
         try:
             content = data.encode("utf-8", "surrogateescape") if isinstance(data, str) else data
         except UnicodeEncodeError as error:
-            why = f"the text holds half a character at {error.start}"
-            raise InvalidConfig(why, source=repr(os.fsdecode(path)), hint="write it as bytes") from error
+            why = f"the text contains an unpaired surrogate at {error.start}"
+            raise InvalidArgument(why, source=repr(os.fsdecode(path)), hint="write it as bytes") from error
         if len(content) > self._limit_bytes:
             raise PathAccessDenied(
                 os.fsdecode(path),
@@ -151,7 +155,7 @@ class AgentWorkspace(WorkspaceRoot):
 
         Raises:
             PathTraversalError, PathAccessDenied: a member leads out, or is refused by a rule or a limit.
-            InvalidConfig: it is no such archive, or a damaged one.
+            InvalidArgument: it is no such archive, or a damaged one.
         """
         readable = io.BytesIO(source) if isinstance(source, bytes) else source
         return unpack(self._ground, readable, into, _form(form), self._archive_limits)
@@ -176,4 +180,4 @@ def _form(given: Archive | str | None) -> Archive | None:
     try:
         return Archive(given)
     except ValueError:
-        raise InvalidConfig(f"{given!r} is no form of archive", hint=f"one of {', '.join(Archive)}") from None
+        raise InvalidArgument(f"{given!r} is not a form of archive", hint=f"one of {', '.join(Archive)}") from None

@@ -9,6 +9,9 @@ a link in between. So nothing here looks at a path as text to decide where it le
   a swapped name is seen for what it is, reads a link from the descriptor that it has just opened, and takes `..` as
   "one name fewer, again from the root", never as the kernel's `..`.
 
+An absolute link leads out, unless it begins with a name of the root itself: `following_own_links` takes that for
+a link from the root, and walks; the kernel has no such rule.
+
 Both return O_PATH descriptors, which open nothing: a fifo does not block and a device is not touched until the caller
 has looked at what it is. Both raise OSError: EXDEV for a path that leaves, ELOOP for too many links, ENOENT and ENOTDIR
 as usual.
@@ -21,8 +24,11 @@ import ctypes
 import errno
 import os
 import stat
+from collections.abc import Callable
 from functools import cache
 from typing import Protocol
+
+from ringfence.workspace.names import strip
 
 _SYS_OPENAT2 = 437
 """The same on every architecture that Python runs on but alpha: calls since 5.1 share their numbers."""
@@ -75,7 +81,38 @@ def by_kernel(root: int, path: bytes, flags: int = 0) -> int:
     raise _error(number)
 
 
-def by_walk(root: int, path: bytes, flags: int = 0) -> int:
+OwnNames = tuple[tuple[bytes, ...], ...]
+"""Absolute paths of the root, each as its names."""
+
+
+def following_own_links(resolver: Resolver, own_names: Callable[[], OwnNames]) -> Resolver:
+    """The same, with absolute links that begin with a name of the root followed from the root."""
+
+    def resolve(root: int, path: bytes, flags: int = 0) -> int:
+        try:
+            return resolver(root, path, flags)
+        except OSError as error:
+            if error.errno != errno.EXDEV:
+                raise
+        return by_walk(root, path, flags, own_names())
+
+    return resolve
+
+
+def from_root(target: bytes, own_names: OwnNames) -> bytes:
+    """What an absolute link means from the root.
+
+    Raises:
+        OSError: EXDEV, it leads out.
+    """
+    for prefix in own_names:
+        rest = strip(prefix, target)
+        if rest is not None:
+            return rest
+    raise _error(errno.EXDEV)
+
+
+def by_walk(root: int, path: bytes, flags: int = 0, own_names: OwnNames = ()) -> int:
     """Resolve name by name, following links by hand."""
     if path.startswith(b"/"):
         raise _error(errno.EXDEV)
@@ -109,7 +146,8 @@ def by_walk(root: int, path: bytes, flags: int = 0) -> int:
                 if links > _MAX_LINKS:
                     raise _error(errno.ELOOP)
                 if target.startswith(b"/"):
-                    raise _error(errno.EXDEV)
+                    target, names = from_root(target, own_names), []
+                    here = _replace(here, _descend(root, names))
                 todo.extend(target.split(b"/")[::-1])
                 continue
             names.append(name)
@@ -120,6 +158,19 @@ def by_walk(root: int, path: bytes, flags: int = 0) -> int:
         os.close(here)
         raise
     return here
+
+
+def open_directory(root: int, path: bytes) -> int:
+    """The O_PATH descriptor of a directory that `path` names itself: no link on the way is followed, for a path that
+    was found once and has to mean the same place still.
+
+    Raises:
+        OSError: ENOTDIR for a link on the way, EXDEV for a path that leaves.
+    """
+    names = [name for name in path.split(b"/") if name not in (b"", b".")]
+    if path.startswith(b"/") or b".." in names:
+        raise _error(errno.EXDEV)
+    return _descend(root, names)
 
 
 class _OpenHow(ctypes.Structure):

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from ringfence.errors import InvalidConfig, PathAccessDenied, PermissionDenied
+from ringfence.errors import Damaged, PathAccessDenied, PermissionDenied
 from ringfence.values.change import NodeKind
 from ringfence.workspace.shadow import Shadow
 from ringfence.workspace.statefile import read_json, write_json
@@ -19,7 +19,7 @@ SPECIAL: Final = "it is a fifo, a socket or a device"
 
 
 @dataclass(frozen=True, slots=True)
-class Touched:
+class TouchedPath:
     """A name that may differ from the host's."""
 
     path: str
@@ -41,7 +41,7 @@ class BothTrees:
         """
         Raises:
             PermissionDenied: the project or the shadow cannot be opened, or another project is in its place.
-            InvalidConfig: what was remembered makes no sense.
+            Damaged: what was remembered makes no sense.
         """
         self.shadow = shadow
         self.denying: Callable[[str], str | None] = shadow.denials()
@@ -92,7 +92,7 @@ class BothTrees:
             return "its mode closes it to its owner"
         return ""
 
-    def gone(self, path: str) -> Iterator[Touched]:
+    def gone(self, path: str) -> Iterator[TouchedPath]:
         """Everything that the host has at or below a path, but what is hidden and the directories that hold it."""
         found: list[tuple[str, os.stat_result]] = []
         kept: dict[str, str] = {}
@@ -110,7 +110,7 @@ class BothTrees:
                 waiting += [join(place, name) for name in reversed(self.lower.names(place))]
         for place, _ in found:
             held = kept.get(place)
-            yield Touched(place, None, True, f"holds what is hidden ({held}), so it stays" if held else "")
+            yield TouchedPath(place, None, True, f"holds what is hidden ({held}), so it stays" if held else "")
 
 
 def too_many(shadow: Shadow) -> PathAccessDenied:
@@ -130,4 +130,4 @@ def _read_known(shadow: Shadow) -> dict[int, int]:
     except FileNotFoundError:
         return {}
     except (OSError, ValueError, TypeError, AttributeError) as fault:
-        raise InvalidConfig(f"is not ours: {fault}", source=str(path), hint="discard the shadow") from fault
+        raise Damaged(f"is not ours: {fault}", source=str(path), hint="discard the shadow") from fault

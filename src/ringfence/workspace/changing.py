@@ -12,11 +12,11 @@ import stat
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 
-from ringfence.errors import PathAccessDenied
+from ringfence.errors import AlreadyExists, PathAccessDenied
 from ringfence.workspace.beneath import O_PATH
 from ringfence.workspace.faults import require_file, translating
-from ringfence.workspace.ground import Ground, Slot, reopened, status_of
 from ringfence.workspace.names import Asked, PathText, join
+from ringfence.workspace.root_handle import RootHandle, Slot, reopened, status_of
 
 PERMISSION_BITS = 0o777
 """Neither set-uid, set-gid nor sticky."""
@@ -27,7 +27,7 @@ _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _OPEN_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-def write(ground: Ground, path: PathText, chunks: Iterable[bytes], *, make_parents: bool, mode: int | None) -> None:
+def write(ground: RootHandle, path: PathText, chunks: Iterable[bytes], *, make_parents: bool, mode: int | None) -> None:
     asked = ground.ask(path)
     with translating(asked), ground.slot(asked, make_parents=make_parents, follow=True) as slot:
         _forbid(ground, asked, slot)
@@ -36,7 +36,7 @@ def write(ground: Ground, path: PathText, chunks: Iterable[bytes], *, make_paren
         _replace(ground, slot, chunks, mode)
 
 
-def append(ground: Ground, path: PathText, data: bytes, *, make_parents: bool) -> None:
+def append(ground: RootHandle, path: PathText, data: bytes, *, make_parents: bool) -> None:
     asked = ground.ask(path)
     with translating(asked), ground.slot(asked, make_parents=make_parents, follow=True) as slot:
         _forbid(ground, asked, slot)
@@ -62,7 +62,7 @@ def append(ground: Ground, path: PathText, data: bytes, *, make_parents: bool) -
             os.close(descriptor)
 
 
-def delete(ground: Ground, path: PathText, *, recursive: bool) -> None:
+def delete(ground: RootHandle, path: PathText, *, recursive: bool) -> None:
     asked = ground.ask(path)
     with translating(asked), ground.slot(asked, make_parents=False, follow=False) as slot:
         _forbid(ground, asked, slot)
@@ -78,7 +78,7 @@ def delete(ground: Ground, path: PathText, *, recursive: bool) -> None:
         os.rmdir(slot.name, dir_fd=slot.parent)
 
 
-def move(ground: Ground, source: PathText, target: PathText) -> None:
+def move(ground: RootHandle, source: PathText, target: PathText) -> None:
     asked, wanted = ground.ask(source), ground.ask(target)
     with translating(asked), ground.slot(asked, make_parents=False, follow=False) as old:
         _forbid(ground, asked, old)
@@ -87,7 +87,7 @@ def move(ground: Ground, source: PathText, target: PathText) -> None:
         with translating(wanted), ground.slot(wanted, make_parents=True, follow=False) as new:
             _forbid(ground, wanted, new)
             if new.status is not None:
-                raise PathAccessDenied(wanted.text, "is there already", hint="delete it first")
+                raise AlreadyExists("exists already", path=wanted.text, hint="delete it first")
             if stat.S_ISDIR(old.status.st_mode):
 
                 def judge_at_target(parent: int, name: bytes, place: bytes, is_directory: bool) -> None:
@@ -102,7 +102,7 @@ def move(ground: Ground, source: PathText, target: PathText) -> None:
                 raise
 
 
-def make_dir(ground: Ground, path: PathText) -> None:
+def make_dir(ground: RootHandle, path: PathText) -> None:
     asked = ground.ask(path)
     with translating(asked):
         descriptor = ground.directory(asked, asked.relative, make=True)
@@ -113,7 +113,7 @@ def make_dir(ground: Ground, path: PathText) -> None:
 
 
 def fill_new(
-    ground: Ground,
+    ground: RootHandle,
     parent: int,
     name: bytes,
     chunks: Iterable[bytes],
@@ -150,12 +150,12 @@ def write_all(descriptor: int, data: bytes) -> None:
         view = view[os.write(descriptor, view) :]
 
 
-def _forbid(ground: Ground, asked: Asked, slot: Slot) -> None:
+def _forbid(ground: RootHandle, asked: Asked, slot: Slot) -> None:
     ground.forbid_change(asked, slot.place)
     ground.forbid_change_behind_links(asked, slot.place)
 
 
-def _replace(ground: Ground, slot: Slot, chunks: Iterable[bytes], mode: int | None) -> None:
+def _replace(ground: RootHandle, slot: Slot, chunks: Iterable[bytes], mode: int | None) -> None:
     """Fill a new file beside the name, then rename it over the name."""
     if mode is None and slot.status is not None:
         mode = slot.status.st_mode
@@ -170,7 +170,7 @@ def _replace(ground: Ground, slot: Slot, chunks: Iterable[bytes], mode: int | No
 
 
 def _each_below(
-    ground: Ground, asked: Asked, slot: Slot, visit: Callable[[int, bytes, bytes, bool], None], depth: int = 0
+    ground: RootHandle, asked: Asked, slot: Slot, visit: Callable[[int, bytes, bytes, bool], None], depth: int = 0
 ) -> None:
     """Judge and visit everything below a directory, contents first; a link is visited, never entered."""
     if depth > _MAX_DEPTH:

@@ -23,22 +23,21 @@ import secrets
 import stat
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
-from ringfence.errors import PermissionDenied
-from ringfence.values.change import Change, ChangeKind, Committed, NodeKind, Refusal, Selection
+from ringfence.errors import PermissionDenied, RingfenceError
+from ringfence.values.change import Change, CommitRefusal, Committed, Selection
 from ringfence.workspace.bases import forget_base
 from ringfence.workspace.calls import sync_file_system
-from ringfence.workspace.copying import copy_content
 from ringfence.workspace.diff import compare
-from ringfence.workspace.journal import Do, HostWasFaster, Journal, Phase, Step, Steps
+from ringfence.workspace.journal import CommitJournal, CommitPhase, CommitStep, Do, HostWasFaster, Steps
 from ringfence.workspace.layers import Layers, open_layers
-from ringfence.workspace.plan import Held, Terms, Wanted, nothing_held, plan
-from ringfence.workspace.shadow import Shadow, ShadowLock, lock_shadow
+from ringfence.workspace.plan import CommitTerms, Held, Wanted, nothing_held, plan
+from ringfence.workspace.shadow import Shadow
+from ringfence.workspace.shadow_lock import ShadowLock, lock_shadow
+from ringfence.workspace.staging import CommitStage
 from ringfence.workspace.tree import split
 
-_PERMISSION_BITS = 0o777
-_OPEN_MODE = stat.S_IRWXU
 _FEW = 16
 """Up to so many files are synced one by one; beyond, one wait for the whole file system is shorter."""
 
@@ -64,10 +63,12 @@ def commit(
         lock: the shadow's lock, if the caller has it; nobody may have the shadow mounted.
 
     Raises:
-        InvalidConfig: the selection makes no sense.
+        InvalidArgument, NotFound: the selection makes no sense.
         PermissionDenied: the shadow is in use, or the system refused something; the project is as it was.
     """
-    terms = Terms(selection=select or Selection(), seen=seen, allow_protected=allow_protected, merge=merge, held=held)
+    terms = CommitTerms(
+        selection=select or Selection(), seen=seen, allow_protected=allow_protected, merge=merge, held=held
+    )
     with ExitStack() as stack:
         if lock is None:
             stack.enter_context(lock_shadow(shadow))
@@ -78,8 +79,10 @@ def commit(
                 return Committed(refused=decided.refused, conflicts=decided.conflicts)
             _carry_out(layers, decided.wanted)
         except HostWasFaster as fault:
-            conflict = Refusal(fault.path, "the host has changed it meanwhile", "conflict", "try again")
+            conflict = CommitRefusal(fault.path, "the host has changed it meanwhile", "conflict", "try again")
             return Committed(refused=decided.refused, conflicts=(conflict,))
+        except RingfenceError:
+            raise
         except OSError as fault:
             raise PermissionDenied(
                 f"the commit of shadow {shadow.id} was not possible, the project is as it was: {fault}"
@@ -91,8 +94,8 @@ def commit(
 
 def _carry_out(layers: Layers, wanted: tuple[Wanted, ...]) -> None:
     shadow = layers.shadow
-    journal = Journal(
-        phase=Phase.STAGING,
+    journal = CommitJournal(
+        phase=CommitPhase.STAGING,
         staging=f".ringfence-commit-{shadow.id}-{secrets.token_hex(4)}",
         whole=_paths(one for one in wanted if not one.is_partial),
         merged=_paths(one for one in wanted if one.is_merged),
@@ -103,9 +106,9 @@ def _carry_out(layers: Layers, wanted: tuple[Wanted, ...]) -> None:
     try:
         os.mkdir(journal.staging, 0o700, dir_fd=layers.lower.top)
         with staging_directory(layers, journal) as staging:
-            steps = _Stage(layers, staging).fill(wanted)
+            steps = CommitStage(layers, staging).fill(wanted)
             _sync_staged(staging, steps)
-        journal = replace(journal, phase=Phase.APPLYING, steps=steps)
+        journal = replace(journal, phase=CommitPhase.APPLYING, steps=steps)
         journal.write(shadow)
     except BaseException:
         drop_staging(layers, journal)
@@ -114,12 +117,12 @@ def _carry_out(layers: Layers, wanted: tuple[Wanted, ...]) -> None:
     try:
         apply(layers, journal)
     except BaseException:
-        if (interrupted := Journal.read(shadow)) is not None and interrupted.phase is Phase.APPLYING:
+        if (interrupted := CommitJournal.read(shadow)) is not None and interrupted.phase is CommitPhase.APPLYING:
             undo(layers, interrupted)
         raise
 
 
-def apply(layers: Layers, journal: Journal) -> None:
+def apply(layers: Layers, journal: CommitJournal) -> None:
     """Carry out what is staged, for the first time or once more, and tidy up. After an error, `undo` is needed.
 
     Raises:
@@ -129,20 +132,20 @@ def apply(layers: Layers, journal: Journal) -> None:
     with staging_directory(layers, journal) as staging:
         Steps(layers.lower, staging).apply(journal.steps)
         _sync_places(layers, staging, journal)
-    done = replace(journal, phase=Phase.APPLIED, steps=())
+    done = replace(journal, phase=CommitPhase.APPLIED, steps=())
     done.write(layers.shadow)
     tidy(layers, done)
 
 
-def undo(layers: Layers, journal: Journal) -> tuple[str, ...]:
+def undo(layers: Layers, journal: CommitJournal) -> tuple[str, ...]:
     """Bring back what the project was; returns what the host has changed meanwhile, which stays."""
-    replace(journal, phase=Phase.UNDOING).write(layers.shadow)
+    replace(journal, phase=CommitPhase.UNDOING).write(layers.shadow)
     with staging_directory(layers, journal) as staging:
         steps = Steps(layers.lower, staging)
         steps.undo(journal.steps)
         _sync_places(layers, staging, journal)
     # From here on there is nothing but the staging directory to remove.
-    replace(journal, phase=Phase.STAGING).write(layers.shadow)
+    replace(journal, phase=CommitPhase.STAGING).write(layers.shadow)
     left = drop_staging(layers, journal).left
     # The renames have moved the kernel's times: what is as it was planned for is still known.
     restored = (step.path for step in journal.steps if _is_restored(layers, step))
@@ -151,7 +154,7 @@ def undo(layers: Layers, journal: Journal) -> tuple[str, ...]:
     return (*steps.left, *left)
 
 
-def tidy(layers: Layers, journal: Journal) -> tuple[str, ...]:
+def tidy(layers: Layers, journal: CommitJournal) -> tuple[str, ...]:
     """After all steps are done; returns what could not be removed from the staging directory."""
     dropped = drop_staging(layers, journal)
     layers.learn((*journal.paths, *journal.quiet), dropped.others)
@@ -163,7 +166,7 @@ def tidy(layers: Layers, journal: Journal) -> tuple[str, ...]:
 
 
 @contextmanager
-def staging_directory(layers: Layers, journal: Journal) -> Iterator[int]:
+def staging_directory(layers: Layers, journal: CommitJournal) -> Iterator[int]:
     """Its descriptor."""
     flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
     descriptor = os.open(journal.staging, flags, dir_fd=layers.lower.top)
@@ -181,7 +184,7 @@ class Dropped:
     """Removed files that have other names: their time has moved with the removal."""
 
 
-def drop_staging(layers: Layers, journal: Journal) -> Dropped:
+def drop_staging(layers: Layers, journal: CommitJournal) -> Dropped:
     """Remove the staging directory. A directory of the host's in it that is no longer empty is kept, and named."""
     left: list[str] = []
     others: list[os.stat_result] = []
@@ -224,7 +227,7 @@ def _directories(wanted: Iterable[Wanted]) -> tuple[str, ...]:
     return tuple(sorted({"", *(split(path)[0] for path in _paths(wanted))}))
 
 
-def _is_restored(layers: Layers, step: Step) -> bool:
+def _is_restored(layers: Layers, step: CommitStep) -> bool:
     status = layers.lower.status(step.path)
     return status is not None and (status.st_ino, status.st_mtime_ns, status.st_size) == (
         step.was_inode,
@@ -233,7 +236,7 @@ def _is_restored(layers: Layers, step: Step) -> bool:
     )
 
 
-def _sync_staged(staging: int, steps: tuple[Step, ...]) -> None:
+def _sync_staged(staging: int, steps: tuple[CommitStep, ...]) -> None:
     """Have every staged content on the disk before the journal says so."""
     if len(steps) > _FEW:
         sync_file_system(staging)
@@ -244,7 +247,7 @@ def _sync_staged(staging: int, steps: tuple[Step, ...]) -> None:
     os.fsync(staging)
 
 
-def _sync_places(layers: Layers, staging: int, journal: Journal) -> None:
+def _sync_places(layers: Layers, staging: int, journal: CommitJournal) -> None:
     """Have every rename on the disk before what was replaced is removed."""
     if len(journal.steps) > _FEW:
         sync_file_system(staging)
@@ -264,157 +267,3 @@ def _sync(descriptor: int) -> None:
 
 
 # --- staging ----------------------------------------------------------------------------------------------------------
-
-
-@dataclass(slots=True)
-class _Stage:
-    """Fills the staging directory, and makes the steps that will empty it."""
-
-    layers: Layers
-    directory: int
-    _opened: dict[str, int] = field(default_factory=dict)
-    """Directories of the host that have to be opened up first, and the mode that they get back."""
-    _takes: list[Step] = field(default_factory=list)
-    _puts: list[Step] = field(default_factory=list)
-    _modes: list[Step] = field(default_factory=list)
-
-    def fill(self, wanted: tuple[Wanted, ...]) -> tuple[Step, ...]:
-        for one in sorted(wanted, key=lambda item: item.change.path):
-            change = one.change
-            if change.new is None:
-                self._take(change.path)
-            elif self._is_chmod(change):
-                self._mode(change.path, change.new.mode & _PERMISSION_BITS)
-            else:
-                self._put(one)
-            if change.source:
-                self._take(change.source)
-        closed = {step.path for step in self._modes}
-        openings = [self._opening(path) for path in sorted(self._opened)]
-        closings = [
-            self._opening(path)._replace(before=mode | _OPEN_MODE, after=mode)
-            for path, mode in self._opened.items()
-            if path not in closed and path not in {step.path for step in self._takes}
-        ]
-        # What is in a directory goes before it, and comes after it; a directory is closed after what is in it.
-        takes = sorted(self._takes, key=lambda step: step.path, reverse=True)
-        modes = sorted([*self._modes, *closings], key=lambda step: step.path, reverse=True)
-        return (*openings, *takes, *self._puts, *modes)
-
-    def _is_chmod(self, change: Change) -> bool:
-        """Whether the mode can be set in place: not if that would set it for other names of the file as well."""
-        if change.kind is not ChangeKind.CHANGED or not change.is_mode_change or change.is_content:
-            return False
-        status = self._host(change.path)
-        return stat.S_ISDIR(status.st_mode) or status.st_nlink == 1
-
-    def _opening(self, path: str) -> Step:
-        status = self._host(path)
-        mode = self._opened[path]
-        return self._seen(Step(Do.MODE, path, inode=status.st_ino, before=mode, after=mode | _OPEN_MODE), status)
-
-    def _take(self, path: str) -> None:
-        status = self._host(path)
-        if stat.S_ISDIR(status.st_mode):
-            self._open_up(path)  # to be moved, it must be writable itself
-        self._open_up(split(path)[0])
-        self._takes.append(self._seen(Step(Do.TAKE, path, slot=f"take-{len(self._takes)}"), status))
-
-    def _mode(self, path: str, mode: int) -> None:
-        status = self._host(path)
-        before = stat.S_IMODE(status.st_mode)
-        self._modes.append(self._seen(Step(Do.MODE, path, inode=status.st_ino, before=before, after=mode), status))
-
-    def _put(self, one: Wanted) -> None:
-        path, new = one.change.path, one.change.new
-        assert new is not None
-        status = self.layers.lower.status(path)
-        owner = status or self._nearest(path)
-        slot = f"put-{len(self._puts)}"
-        match new.kind:
-            case NodeKind.FILE:
-                self._stage_file(one, slot, new.mode & _PERMISSION_BITS, owner)
-            case NodeKind.LINK:
-                os.symlink(new.target, slot, dir_fd=self.directory)
-                self._give(slot, owner)
-            case NodeKind.DIRECTORY:
-                os.mkdir(slot, _OPEN_MODE, dir_fd=self.directory)
-                self._give(slot, owner)
-            case NodeKind.SPECIAL:
-                raise PermissionDenied(f"{path!r} is a special file")  # refused by the plan
-        staged = os.stat(slot, dir_fd=self.directory, follow_symlinks=False)
-        step = Step(Do.PUT, path, slot=slot, inode=staged.st_ino)
-        self._puts.append(step if status is None else self._seen(step, status))
-        if new.is_directory:
-            after = new.mode & _PERMISSION_BITS
-            self._modes.append(Step(Do.MODE, path, inode=staged.st_ino, before=_OPEN_MODE, after=after))
-        if status is not None and stat.S_ISDIR(status.st_mode):
-            self._open_up(path)
-        self._open_up(split(path)[0])
-
-    def _stage_file(self, one: Wanted, slot: str, mode: int, owner: os.stat_result) -> None:
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-        target = os.open(slot, flags, 0o600, dir_fd=self.directory)
-        try:
-            if one.content is not None:
-                _write_all(target, one.content)
-            else:
-                with self.layers.upper.opened(one.change.path) as source:
-                    copy_content(source, target)
-                    if os.fstat(source).st_ctime_ns != one.change.stamp:
-                        raise PermissionDenied(
-                            f"{one.change.path!r} was changed in the shadow while it was committed",
-                            hint="end what works on the shadow first",
-                        )
-            self._give(slot, owner)
-            os.fchmod(target, mode)
-        finally:
-            os.close(target)
-
-    def _give(self, slot: str, owner: os.stat_result) -> None:
-        """To whoever had it, or has the directory.
-
-        Raises:
-            PermissionDenied: only root can.
-        """
-        status = os.stat(slot, dir_fd=self.directory, follow_symlinks=False)
-        if (status.st_uid, status.st_gid) == (owner.st_uid, owner.st_gid):
-            return
-        try:
-            os.chown(slot, owner.st_uid, owner.st_gid, dir_fd=self.directory, follow_symlinks=False)
-        except PermissionError as fault:
-            raise PermissionDenied(
-                f"a file of {owner.st_uid}:{owner.st_gid} cannot be replaced and stay theirs",
-                hint="have them commit it, or root; or leave it out",
-            ) from fault
-
-    def _nearest(self, path: str) -> os.stat_result:
-        """The closest directory above that the host has."""
-        status = None
-        while status is None:
-            path = split(path)[0]
-            status = self.layers.lower.status(path)
-        return status
-
-    def _host(self, path: str) -> os.stat_result:
-        status = self.layers.lower.status(path)
-        if status is None:
-            raise HostWasFaster(path)
-        return status
-
-    def _open_up(self, path: str) -> None:
-        """Note that a directory of the host is closed to us who have it."""
-        status = self.layers.lower.status(path)
-        if not path or status is None or os.geteuid() == 0 or not stat.S_ISDIR(status.st_mode):
-            return
-        if status.st_mode & _OPEN_MODE != _OPEN_MODE and status.st_uid == os.geteuid():
-            self._opened.setdefault(path, stat.S_IMODE(status.st_mode))
-
-    def _seen(self, step: Step, status: os.stat_result) -> Step:
-        return step._replace(was_inode=status.st_ino, was_mtime_ns=status.st_mtime_ns, was_size=status.st_size)
-
-
-def _write_all(descriptor: int, data: bytes) -> None:
-    view = memoryview(data)
-    while view:
-        view = view[os.write(descriptor, view) :]

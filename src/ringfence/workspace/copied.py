@@ -5,7 +5,7 @@ import stat
 from collections.abc import Iterable, Iterator
 
 from ringfence.values.change import NodeKind
-from ringfence.workspace.both_trees import MOST_TOUCHED, BothTrees, Touched, too_many
+from ringfence.workspace.both_trees import MOST_TOUCHED, BothTrees, TouchedPath, too_many
 from ringfence.workspace.copying import Copied, copy_content, digest_of, read_manifest, write_manifest
 from ringfence.workspace.tree import join, kind_of, split
 
@@ -16,13 +16,13 @@ class CopyReading:
     def __init__(self, trees: BothTrees) -> None:
         """
         Raises:
-            InvalidConfig: there is no manifest that could be read.
+            Damaged: there is no manifest that could be read.
         """
         self._trees = trees
         self._lower, self._upper = trees.lower, trees.upper
         self._manifest = read_manifest(trees.shadow.directory)
 
-    def touched(self) -> Iterator[Touched]:
+    def touched(self) -> Iterator[TouchedPath]:
         seen: set[str] = set()
         waiting = [""]
         while waiting:
@@ -39,14 +39,14 @@ class CopyReading:
                 refused = self._trees.why_refused(path, status)
                 entry = self._manifest.get(path)
                 if entry is None or not entry.is_copy(status):
-                    yield Touched(path, status, entry is not None, refused)
+                    yield TouchedPath(path, status, entry is not None, refused)
                 if stat.S_ISDIR(status.st_mode) and not refused:
                     deeper.append(path)
             waiting += reversed(deeper)
         for path in self._manifest.keys() - seen:
             yield from self._missing(path)
 
-    def _missing(self, path: str) -> Iterator[Touched]:
+    def _missing(self, path: str) -> Iterator[TouchedPath]:
         """Removed in the shadow; only what it once had, so that a directory may have to stay."""
         held = next((one for one in self._trees.gone(path) if one.path == path), None)
         if held is not None:

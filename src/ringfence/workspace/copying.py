@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from ringfence.errors import InvalidConfig
+from ringfence.errors import Damaged
 from ringfence.values.change import NodeKind
 from ringfence.workspace.statefile import read_json, write_json
 from ringfence.workspace.tree import LONGEST_PATH, Tree, join, kind_of
@@ -38,6 +38,8 @@ _TELL_EVERY = 256
 
 @dataclass(frozen=True, slots=True)
 class Progress:
+    """How far the making of a shadow has come."""
+
     files: int
     size_bytes: int
     path: str
@@ -96,13 +98,13 @@ def write_manifest(directory: Path, manifest: Manifest) -> None:
 def read_manifest(directory: Path) -> Manifest:
     """
     Raises:
-        InvalidConfig: it is not there, or makes no sense.
+        Damaged: it is not there, or makes no sense.
     """
     path = directory / MANIFEST_FILE
     try:
         return {str(name): _checked(fields) for name, fields in read_json(path).items()}
     except (OSError, ValueError, TypeError, AttributeError) as fault:
-        raise InvalidConfig(f"is no manifest: {fault}", source=str(path), hint="discard the shadow") from fault
+        raise Damaged(f"is not a manifest: {fault}", source=str(path), hint="discard the shadow") from fault
 
 
 def _checked(fields: Any) -> Copied:

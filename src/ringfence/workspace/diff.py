@@ -13,9 +13,9 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from ringfence.errors import PermissionDenied
+from ringfence.errors import PermissionDenied, RingfenceError
 from ringfence.values.change import Change, ChangeKind, Node, NodeKind
-from ringfence.workspace.both_trees import SPECIAL, Touched
+from ringfence.workspace.both_trees import SPECIAL, TouchedPath
 from ringfence.workspace.layers import Layers, open_layers
 from ringfence.workspace.shadow import Shadow
 from ringfence.workspace.tree import Tree, same_bytes
@@ -31,7 +31,7 @@ def changes(shadow: Shadow) -> tuple[Change, ...]:
     Raises:
         PermissionDenied: the project or the shadow cannot be read.
         PathAccessDenied: more was touched than can be looked at.
-        InvalidConfig: the shadow was not kept as it has to be.
+        Damaged: the shadow was not kept as it has to be.
     """
     with open_layers(shadow) as layers:
         return compare(layers)
@@ -45,6 +45,8 @@ def compare(layers: Layers) -> tuple[Change, ...]:
             for change in _readable(layers, touched):
                 found.setdefault(change.path, change)
         paired = _with_renames(layers, found.values())
+    except RingfenceError:
+        raise
     except OSError as fault:
         raise PermissionDenied(f"cannot read shadow {layers.shadow.id}: {fault}") from fault
     return tuple(sorted(paired, key=lambda change: change.path))
@@ -54,16 +56,18 @@ def is_binary(start: bytes) -> bool:
     return b"\0" in start[:_LOOKED_AT_BYTES]
 
 
-def _readable(layers: Layers, touched: Touched) -> Iterator[Change]:
+def _readable(layers: Layers, touched: TouchedPath) -> Iterator[Change]:
     """The same as `_compared`; what may not be read stops nothing but itself."""
     try:
         yield from tuple(_compared(layers, touched))
+    except RingfenceError:
+        raise
     except PermissionError:
         new = None if touched.status is None else layers.upper.node(touched.path, touched.status)
         yield _change(touched, layers.lower.node(touched.path), new, refused="one side of it cannot be read")
 
 
-def _compared(layers: Layers, touched: Touched) -> Iterator[Change]:
+def _compared(layers: Layers, touched: TouchedPath) -> Iterator[Change]:
     path = touched.path
     is_hidden = layers.denying(path) is not None
     old = None if is_hidden else layers.lower.node(path)
@@ -92,7 +96,7 @@ def _compared(layers: Layers, touched: Touched) -> Iterator[Change]:
 
 
 def _change(
-    touched: Touched,
+    touched: TouchedPath,
     old: Node | None,
     new: Node | None,
     *,

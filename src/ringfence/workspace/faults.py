@@ -6,7 +6,15 @@ import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from ringfence.errors import InvalidConfig, PathAccessDenied, PathTraversalError, PermissionDenied, RingfenceError
+from ringfence.errors import (
+    Busy,
+    FileError,
+    IsADirectory,
+    NotADirectory,
+    PathAccessDenied,
+    PathTraversalError,
+    RingfenceError,
+)
 from ringfence.workspace.names import Asked
 
 _KINDS = {
@@ -18,12 +26,24 @@ _KINDS = {
     stat.S_IFBLK: "a device",
 }
 
+# What the system says in fewer words, and what to do about it.
+_SAID = {
+    errno.ENOENT: ("there is no such file or directory", ""),
+    errno.ENOTDIR: ("a file is used as a directory", ""),
+    errno.EISDIR: ("is a directory, not a file", ""),
+    errno.ENOTEMPTY: ("is a directory that is not empty", "delete it recursively"),
+    errno.ELOOP: ("too many links, or links in a circle", ""),
+    errno.ENAMETOOLONG: ("a name in the path is too long", ""),
+}
+
 
 @contextmanager
 def translating(asked: Asked) -> Iterator[None]:
     """The one place where errors of the system become ours."""
     try:
         yield
+    except RingfenceError:
+        raise
     except OSError as error:
         raise _translated(asked, error) from error
 
@@ -34,33 +54,22 @@ def _translated(asked: Asked, error: OSError) -> RingfenceError:
     if is_out:
         return PathTraversalError(asked.text, "leads out of the workspace", hint="stay below the workspace")
     if number == errno.EAGAIN:
-        return PathAccessDenied(asked.text, "is held or changed by another process", hint="try again")
-    if number == errno.ENOTEMPTY:
-        return PathAccessDenied(asked.text, "is a directory that is not empty", hint="delete it recursively")
-    if number == errno.EISDIR:
-        return PathAccessDenied(asked.text, "is a directory, not a file")
+        return Busy(f"{asked.text!r} is held or changed by another process", hint="try again")
     if number in (errno.ENXIO, errno.ENODEV):
         return PathAccessDenied(asked.text, "is a special file")
-    source = repr(asked.text)
-    if number == errno.ENOENT:
-        return InvalidConfig("there is no such file or directory", source=source)
-    if number == errno.ENOTDIR:
-        return InvalidConfig("a file is used as a directory", source=source)
-    if number == errno.ELOOP:
-        return InvalidConfig("too many links, or links in a circle", source=source)
-    if number == errno.ENAMETOOLONG:
-        return InvalidConfig("a name in the path is too long", source=source)
-    return PermissionDenied(f"{source}: {os.strerror(number) if number else error}")
+    message, hint = _SAID.get(number or 0, ("", ""))
+    return FileError.of(number or errno.EIO, asked.text, message or ("" if number else str(error)), hint=hint)
 
 
 def require_file(asked: Asked, status: os.stat_result) -> None:
     if not stat.S_ISREG(status.st_mode):
-        raise PathAccessDenied(asked.text, f"is {kind_in_words(status.st_mode)}, not a file")
+        why = f"is {kind_in_words(status.st_mode)}, not a file"
+        raise IsADirectory(why, path=asked.text) if stat.S_ISDIR(status.st_mode) else PathAccessDenied(asked.text, why)
 
 
 def require_directory(asked: Asked, status: os.stat_result) -> None:
     if not stat.S_ISDIR(status.st_mode):
-        raise PathAccessDenied(asked.text, "is not a directory")
+        raise NotADirectory("is not a directory", path=asked.text)
 
 
 def kind_in_words(mode: int) -> str:

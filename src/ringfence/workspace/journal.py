@@ -33,9 +33,10 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
-from ringfence.errors import InvalidConfig
+from ringfence.errors import Damaged
 from ringfence.workspace.calls import exchange, rename_to_new
-from ringfence.workspace.shadow import JOURNAL_FILE, Shadow
+from ringfence.workspace.shadow import Shadow
+from ringfence.workspace.shadow_lock import JOURNAL_FILE
 from ringfence.workspace.statefile import read_json, sync_directory, write_json
 from ringfence.workspace.tree import Tree, split
 
@@ -45,7 +46,7 @@ _KEPT = "old-"
 """In front of a slot: the host's entry, on file systems that cannot swap."""
 
 
-class Phase(StrEnum):
+class CommitPhase(StrEnum):
     STAGING = "staging"
     APPLYING = "applying"
     UNDOING = "undoing"
@@ -58,7 +59,7 @@ class Do(StrEnum):
     MODE = "mode"
 
 
-class Step(NamedTuple):
+class CommitStep(NamedTuple):
     do: str
     path: str
     slot: str = ""
@@ -82,11 +83,11 @@ class HostWasFaster(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Journal:
-    phase: Phase
+class CommitJournal:
+    phase: CommitPhase
     staging: str
     """The name of the staging directory at the top of the project."""
-    steps: tuple[Step, ...] = ()
+    steps: tuple[CommitStep, ...] = ()
     whole: tuple[str, ...] = ()
     """Paths that are the same on both sides afterwards."""
     merged: tuple[str, ...] = ()
@@ -117,7 +118,7 @@ class Journal:
         """The journal of a commit that was interrupted; None if none was.
 
         Raises:
-            InvalidConfig: there is one that makes no sense.
+            Damaged: there is one that makes no sense.
         """
         path = shadow.directory / JOURNAL_FILE
         try:
@@ -125,14 +126,14 @@ class Journal:
         except FileNotFoundError:
             return None
         except (OSError, ValueError, TypeError, KeyError) as fault:
-            raise InvalidConfig(f"is no journal: {fault}", source=str(path), hint="look at it by hand") from fault
+            raise Damaged(f"is not a journal: {fault}", source=str(path), hint="look at it by hand") from fault
 
     @classmethod
     def _decoded(cls, fields: Any) -> Self:
         if fields["version"] != _VERSION:
             raise ValueError("another version")
         return cls(
-            phase=Phase(fields["phase"]),
+            phase=CommitPhase(fields["phase"]),
             staging=_name(fields["staging"]),
             steps=tuple(_step(step) for step in fields["steps"]),
             whole=tuple(map(_path, fields["whole"])),
@@ -149,20 +150,20 @@ class Journal:
 
 def _name(value: Any) -> str:
     if not isinstance(value, str) or not value.startswith(".ringfence-commit-") or "/" in value:
-        raise ValueError(f"{value!r} is no staging directory")
+        raise ValueError(f"{value!r} is not a staging directory")
     return value
 
 
 def _path(value: Any) -> str:
     if not isinstance(value, str) or value.startswith("/") or {"..", "."} & set(value.split("/")):
-        raise ValueError(f"{value!r} is no path of a project")
+        raise ValueError(f"{value!r} is not a path of a project")
     return value
 
 
-def _step(fields: Any) -> Step:
-    step = Step(*fields)
+def _step(fields: Any) -> CommitStep:
+    step = CommitStep(*fields)
     if any(type(number) is not int for number in step[3:]) or not _SLOT.fullmatch(step.slot):
-        raise ValueError(f"{fields!r} is no step")
+        raise ValueError(f"{fields!r} is not a step")
     Do(step.do)
     if not _path(step.path):
         raise ValueError("a step without a path")
@@ -179,7 +180,7 @@ class Steps:
     left: list[str] = field(default_factory=list)
     """Paths that could not be undone, since the host has changed them meanwhile."""
 
-    def apply(self, steps: tuple[Step, ...], tick: Callable[[], None] = lambda: None) -> None:
+    def apply(self, steps: tuple[CommitStep, ...], tick: Callable[[], None] = lambda: None) -> None:
         """
         Raises:
             HostWasFaster: a path is not as the plan was made for.
@@ -195,7 +196,7 @@ class Steps:
                     self._mode(step, step.after)
             tick()
 
-    def undo(self, steps: tuple[Step, ...], tick: Callable[[], None] = lambda: None) -> None:
+    def undo(self, steps: tuple[CommitStep, ...], tick: Callable[[], None] = lambda: None) -> None:
         """Bring back what the host had, from the last step to the first; those not done yet need nothing."""
         for step in reversed(steps):
             match Do(step.do):
@@ -209,7 +210,7 @@ class Steps:
 
     # --- take ---------------------------------------------------------------------------------------------------------
 
-    def _take(self, step: Step) -> None:
+    def _take(self, step: CommitStep) -> None:
         if self._staged(step.slot) is not None:
             return
         parent, name = self._place(step.path)
@@ -224,7 +225,7 @@ class Steps:
         if not self._is_as_planned(step, step.slot):
             raise HostWasFaster(step.path)
 
-    def _give_back(self, step: Step) -> None:
+    def _give_back(self, step: CommitStep) -> None:
         status = self._staged(step.slot)
         if status is None:
             return
@@ -238,7 +239,7 @@ class Steps:
 
     # --- put ----------------------------------------------------------------------------------------------------------
 
-    def _put(self, step: Step) -> None:
+    def _put(self, step: CommitStep) -> None:
         parent, name = self._place(step.path)
         status = _status(parent, name)
         if status is not None and status.st_ino == step.inode:
@@ -260,13 +261,13 @@ class Steps:
             self.tree.forget()
         self._check_kept(step)
 
-    def _check_kept(self, step: Step) -> None:
+    def _check_kept(self, step: CommitStep) -> None:
         """See that what was replaced is what the plan was made for."""
         slot = next((slot for slot in (_KEPT + step.slot, step.slot) if self._holds_old(step, slot)), None)
         if slot is not None and not self._is_as_planned(step, slot):
             raise HostWasFaster(step.path)
 
-    def _replace(self, step: Step, parent: int, name: str, kept: str) -> None:
+    def _replace(self, step: CommitStep, parent: int, name: str, kept: str) -> None:
         """For file systems that cannot swap: keep a second name of the old entry, then rename over the first."""
         status = _status(parent, name)
         if status is not None and stat.S_ISDIR(status.st_mode):
@@ -280,7 +281,7 @@ class Steps:
             os.unlink(name, dir_fd=parent)
         os.rename(step.slot, name, src_dir_fd=self.staging, dst_dir_fd=parent)
 
-    def _take_out(self, step: Step) -> None:
+    def _take_out(self, step: CommitStep) -> None:
         try:
             parent, name = self._place(step.path)
         except OSError as fault:
@@ -306,7 +307,7 @@ class Steps:
 
     # --- mode ---------------------------------------------------------------------------------------------------------
 
-    def _mode(self, step: Step, mode: int) -> None:
+    def _mode(self, step: CommitStep, mode: int) -> None:
         try:
             parent, name = self._place(step.path)
             descriptor = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
@@ -330,11 +331,11 @@ class Steps:
     def _staged(self, slot: str) -> os.stat_result | None:
         return _status(self.staging, slot)
 
-    def _holds_old(self, step: Step, slot: str) -> bool:
+    def _holds_old(self, step: CommitStep, slot: str) -> bool:
         status = self._staged(slot)
         return status is not None and status.st_ino != step.inode
 
-    def _is_as_planned(self, step: Step, slot: str) -> bool:
+    def _is_as_planned(self, step: CommitStep, slot: str) -> bool:
         """Whether what we have got hold of is what the plan was made for; a directory must be empty."""
         status = self._staged(slot)
         if status is None:

@@ -8,20 +8,20 @@ from collections.abc import Iterable, Iterator
 from types import TracebackType
 from typing import Protocol, Self
 
-from ringfence.workspace.both_trees import BothTrees, Touched
+from ringfence.workspace.both_trees import BothTrees, TouchedPath
 from ringfence.workspace.copied import CopyReading
 from ringfence.workspace.shadow import Shadow, ShadowKind
 from ringfence.workspace.upper import OverlayReading
 
 
-class Reading(Protocol):
+class LayerReading(Protocol):
     """How one kind of shadow is read.
 
-    Raises, from every method: OSError where the system refuses something; InvalidConfig for a shadow that was not kept
+    Raises, from every method: OSError where the system refuses something; Damaged for a shadow that was not kept
     as it has to be; PathAccessDenied if more was touched than can be looked at.
     """
 
-    def touched(self) -> Iterator[Touched]:
+    def touched(self) -> Iterator[TouchedPath]:
         """Every name that may differ, directories before what is in them."""
 
     def knows(self, path: str, status: os.stat_result) -> bool:
@@ -44,7 +44,7 @@ class Reading(Protocol):
 class Layers:
     """Both layers, open; use it in a `with`."""
 
-    def __init__(self, trees: BothTrees, reading: Reading) -> None:
+    def __init__(self, trees: BothTrees, reading: LayerReading) -> None:
         self._trees = trees
         self.shadow = trees.shadow
         self.lower, self.upper = trees.lower, trees.upper
@@ -70,7 +70,7 @@ def open_layers(shadow: Shadow) -> Layers:
     """
     Raises:
         PermissionDenied: the project or the shadow cannot be opened, or another project is in its place.
-        InvalidConfig: the shadow was not kept as it has to be.
+        Damaged: the shadow was not kept as it has to be.
     """
     trees = BothTrees(shadow)
     try:

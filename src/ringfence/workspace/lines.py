@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from difflib import SequenceMatcher
 from typing import NamedTuple
 
-from ringfence.errors import InvalidConfig
+from ringfence.errors import InvalidArgument
 from ringfence.values.change import FileHunks, Hunk
 
 CONTEXT_LINES = 3
@@ -20,7 +20,7 @@ _SMALL_GAP_LINES = 400
 """Up to here the exact matcher, which may take the product of both sides, answers at once."""
 
 
-class Match(NamedTuple):
+class LineMatch(NamedTuple):
     """So many lines are the same, from here in one text and from there in the other."""
 
     old: int
@@ -35,16 +35,16 @@ def split_lines(text: bytes) -> list[bytes]:
     return [line + b"\n" for line in lines] + ([last] if last else [])
 
 
-def matches(old: list[bytes], new: list[bytes]) -> list[Match]:
+def matches(old: list[bytes], new: list[bytes]) -> list[LineMatch]:
     """Stretches that both have, in order, apart from each other; closed by an empty one at both ends."""
-    found: list[Match] = []
+    found: list[LineMatch] = []
     for match in _matches(old, new):
         last = found[-1] if found else None
         if last and last.old + last.length == match.old and last.new + last.length == match.new:
-            found[-1] = Match(last.old, last.new, last.length + match.length)
+            found[-1] = LineMatch(last.old, last.new, last.length + match.length)
         else:
             found.append(match)
-    return [*found, Match(len(old), len(new), 0)]
+    return [*found, LineMatch(len(old), len(new), 0)]
 
 
 def hunks(old: bytes, new: bytes, context: int = CONTEXT_LINES) -> tuple[Hunk, ...]:
@@ -68,12 +68,12 @@ def take_hunks(old: bytes, new: bytes, numbers: Iterable[int]) -> bytes:
     """The old text with these of the hunks, by number, as in the new one.
 
     Raises:
-        InvalidConfig: there is no hunk of that number.
+        InvalidArgument: there is no hunk of that number.
     """
     every = hunks(old, new)
     chosen = frozenset(numbers)
     if unknown := chosen - frozenset(range(len(every))):
-        raise InvalidConfig(f"there is no hunk {min(unknown)}", hint=f"there are {len(every)}, counted from 0")
+        raise InvalidArgument(f"there is no hunk {min(unknown)}", hint=f"there are {len(every)}, counted from 0")
     lines = split_lines(old)
     taken: list[bytes] = []
     at = 0
@@ -89,14 +89,14 @@ def take_hunks(old: bytes, new: bytes, numbers: Iterable[int]) -> bytes:
 # --- matching ---------------------------------------------------------------------------------------------------------
 
 
-def _matches(old: list[bytes], new: list[bytes]) -> Iterator[Match]:
+def _matches(old: list[bytes], new: list[bytes]) -> Iterator[LineMatch]:
     """Every gap is narrowed from its ends, then cut at its anchors; what is left is small or wholly different."""
     waiting = [(0, len(old), 0, len(new))]
     while waiting:
         low, high, start, end = waiting.pop()
         first = _shared(old, new, low, high, start, end)
         if first:
-            yield Match(low, start, first)
+            yield LineMatch(low, start, first)
             low, start = low + first, start + first
         last = _shared_at_end(old, new, low, high, start, end)
         if last:
@@ -105,7 +105,7 @@ def _matches(old: list[bytes], new: list[bytes]) -> Iterator[Match]:
                 waiting.append((high - last, high, end - last, end))
                 waiting.append((low, high - last, start, end - last))
             else:
-                yield Match(low, start, last)
+                yield LineMatch(low, start, last)
             continue
         if low == high or start == end:
             continue
@@ -115,7 +115,7 @@ def _matches(old: list[bytes], new: list[bytes]) -> Iterator[Match]:
         elif high - low + end - start <= _SMALL_GAP_LINES:
             matcher = SequenceMatcher(None, old[low:high], new[start:end], autojunk=False)
             for here, there, count in matcher.get_matching_blocks()[:-1]:
-                yield Match(low + here, start + there, count)
+                yield LineMatch(low + here, start + there, count)
 
 
 def _shared(old: list[bytes], new: list[bytes], low: int, high: int, start: int, end: int) -> int:
@@ -179,7 +179,7 @@ class _Difference(NamedTuple):
     new_end: int
 
 
-def _differences(found: list[Match]) -> Iterator[_Difference]:
+def _differences(found: list[LineMatch]) -> Iterator[_Difference]:
     old = new = 0
     for match in found:
         if old < match.old or new < match.new:

@@ -7,11 +7,11 @@ clean or there is none.
 from collections.abc import Iterator
 
 from ringfence.workspace.diff import is_binary
-from ringfence.workspace.lines import Match, matches, split_lines
+from ringfence.workspace.lines import LineMatch, matches, split_lines
 
 
 def merged(base: bytes, ours: bytes, theirs: bytes) -> bytes | None:
-    """The base with the changes of both; None if they overlap or touch, or one of the three is no text."""
+    """The base with the changes of both; None if they overlap or touch, or one of the three is not text."""
     if ours == theirs or theirs == base:
         return ours
     if ours == base:
@@ -36,7 +36,7 @@ def merged(base: bytes, ours: bytes, theirs: bytes) -> bytes | None:
     return b"".join(result)
 
 
-def _shared_by_all(one: list[Match], other: list[Match]) -> Iterator[tuple[int, int, int, int]]:
+def _shared_by_all(one: list[LineMatch], other: list[LineMatch]) -> Iterator[tuple[int, int, int, int]]:
     """Stretches of the base that both sides still have, and where; an empty one closes the list."""
     left, right = 0, 0
     while left < len(one) and right < len(other):

@@ -2,6 +2,8 @@
 
 import os
 
+from ringfence.values.paths import is_below
+
 _UPPER = frozenset({"ext4", "ext3", "ext2", "xfs", "btrfs", "tmpfs", "f2fs", "bcachefs"})
 """These take extended attributes of users, tell the type of each name in a listing, and know whiteouts."""
 _NOT_LOWER: dict[str, str] = {
@@ -32,7 +34,7 @@ def file_system(path: str, table: str = "/proc/self/mountinfo") -> str:
         for line in lines:
             fields, _, tail = line.partition(" - ")
             point = _unescaped(fields.split(" ")[4])
-            is_above = point == "/" or path == point or path.startswith(point + "/")
+            is_above = is_below(path, point)
             if is_above and len(point) >= best:  # the later of two on the same point covers the other
                 best, kind = len(point), tail.split(" ")[0]
     return kind

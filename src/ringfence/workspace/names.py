@@ -7,7 +7,7 @@ import os
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from ringfence.errors import InvalidConfig
+from ringfence.errors import InvalidArgument
 
 PathText: TypeAlias = str | bytes | os.PathLike[str] | os.PathLike[bytes]
 
@@ -37,7 +37,7 @@ def parse(path: PathText) -> tuple[str, bytes]:
     """Return the path as text, for messages, and as bytes, for the kernel.
 
     Raises:
-        InvalidConfig: it is empty, too long, or nothing that a path can be.
+        InvalidArgument: it is empty, too long, or nothing that a path can be.
     """
     raw = os.fspath(path)
     text = os.fsdecode(raw)
@@ -45,13 +45,13 @@ def parse(path: PathText) -> tuple[str, bytes]:
     try:
         data = os.fsencode(raw)
     except UnicodeEncodeError as error:
-        raise InvalidConfig("the path is no text that a file name can hold", source=shown) from error
+        raise InvalidArgument("the path is not text that a file name can hold", source=shown) from error
     if not data:
-        raise InvalidConfig("the path is empty", source=shown, hint="use . for the workspace itself")
+        raise InvalidArgument("the path is empty", source=shown, hint="use . for the workspace itself")
     if b"\0" in data:
-        raise InvalidConfig("the path holds a NUL byte", source=shown)
+        raise InvalidArgument("the path holds a NUL byte", source=shown)
     if len(data) > _LONGEST_PATH:
-        raise InvalidConfig(f"the path is longer than {_LONGEST_PATH} bytes", source=shown)
+        raise InvalidArgument(f"the path is longer than {_LONGEST_PATH} bytes", source=shown)
     return text, data
 
 

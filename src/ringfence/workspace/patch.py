@@ -14,8 +14,8 @@ import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from ringfence.errors import PermissionDenied
-from ringfence.values.change import Change, ChangeKind, FileHunks, Node, NodeKind, Refusal
+from ringfence.errors import PermissionDenied, RingfenceError
+from ringfence.values.change import Change, ChangeKind, CommitRefusal, FileHunks, Node, NodeKind
 from ringfence.workspace.diff import is_binary
 from ringfence.workspace.layers import Layers, open_layers
 from ringfence.workspace.lines import file_hunks, hunks, split_lines
@@ -32,8 +32,10 @@ _ESCAPES = {7: b"\\a", 8: b"\\b", 9: b"\\t", 10: b"\\n", 11: b"\\v", 12: b"\\f",
 
 @dataclass(frozen=True, slots=True)
 class Patch:
+    """A patch that `git apply` takes, and what it cannot say."""
+
     data: bytes
-    left_out: tuple[Refusal, ...]
+    left_out: tuple[CommitRefusal, ...]
 
 
 def patch(shadow: Shadow, found: Iterable[Change], *, largest_file_bytes: int = LARGEST_FILE_BYTES) -> Patch:
@@ -43,7 +45,7 @@ def patch(shadow: Shadow, found: Iterable[Change], *, largest_file_bytes: int = 
         PermissionDenied: something of it cannot be read any more.
     """
     parts: list[bytes] = []
-    left_out: list[Refusal] = []
+    left_out: list[CommitRefusal] = []
     every = tuple(found)
     full = frozenset(split(change.path)[0] for change in every)
     try:
@@ -53,6 +55,8 @@ def patch(shadow: Shadow, found: Iterable[Change], *, largest_file_bytes: int = 
                     left_out.append(refusal)
                 elif not _is_directory_only(change):
                     parts += _parts(layers, change)
+    except RingfenceError:
+        raise
     except OSError as fault:
         raise PermissionDenied(f"cannot read shadow {shadow.id}: {fault}", hint="look at the changes again") from fault
     return Patch(b"".join(parts), tuple(left_out))
@@ -84,20 +88,20 @@ def quoted(path: str) -> bytes:
     return raw if shown == raw else b'"%b"' % shown
 
 
-def _why_left_out(change: Change, largest_bytes: int, *, is_empty: bool) -> Refusal | None:
+def _why_left_out(change: Change, largest_bytes: int, *, is_empty: bool) -> CommitRefusal | None:
     if change.refused:
-        return Refusal(change.path, change.refused, "never committed")
+        return CommitRefusal(change.path, change.refused, "never committed")
     nodes = [node for node in (change.old, change.new) if node is not None]
     if change.kind is not ChangeKind.RENAMED and max(node.size_bytes for node in nodes) > largest_bytes:
         size = max(node.size_bytes for node in nodes)
-        return Refusal(change.path, f"holds {size} bytes", f"at most {largest_bytes}", "raise largest_file_bytes")
+        return CommitRefusal(change.path, f"holds {size} bytes", f"at most {largest_bytes}", "raise largest_file_bytes")
     if change.new is not None and change.new.is_directory:
         if change.is_mode_change:
-            return Refusal(change.path, "is a directory whose mode was changed", "git knows no directories")
+            return CommitRefusal(change.path, "is a directory whose mode was changed", "git knows no directories")
         if is_empty and change.kind is ChangeKind.ADDED:
-            return Refusal(change.path, "is a new, empty directory", "git knows no directories")
+            return CommitRefusal(change.path, "is a new, empty directory", "git knows no directories")
     elif _says_nothing(change):
-        return Refusal(change.path, "has another mode", "git knows only whether it may be run")
+        return CommitRefusal(change.path, "has another mode", "git knows only whether it may be run")
     return None
 
 
@@ -202,7 +206,7 @@ def _literal(content: bytes) -> bytes:
 
 
 def line_counts(shadow: Shadow, found: Iterable[Change]) -> dict[str, tuple[int, int]]:
-    """How many lines came and went, by path; what is no text, or too large to be counted, is missing."""
+    """How many lines came and went, by path; what is not text, or too large to be counted, is missing."""
     counts: dict[str, tuple[int, int]] = {}
     with open_layers(shadow) as layers:
         for change in found:

@@ -5,7 +5,7 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from ringfence.errors import InvalidConfig, PermissionDenied
+from ringfence.errors import InvalidArgument, PermissionDenied
 
 SESSIONS = "sessions"
 """The directory of those that have a name; what else lies beside it belongs to a process, and goes with it."""
@@ -23,10 +23,10 @@ def snapshots_directory(environ: Mapping[str, str], home: str) -> Path:
 def check_name(name: str, what: str) -> None:
     """
     Raises:
-        InvalidConfig: it cannot be the name of a file on every system.
+        InvalidArgument: it cannot be the name of a file on every system.
     """
     if not _PLAIN_NAME.fullmatch(name):
-        raise InvalidConfig(
+        raise InvalidArgument(
             f"{name!r} cannot be the {what}",
             hint="use up to 128 letters, digits, dots, dashes and underscores, a letter or digit first",
         )
@@ -35,8 +35,10 @@ def check_name(name: str, what: str) -> None:
 def make_session_directory(session_id: str, environ: Mapping[str, str], home: str) -> Path:
     """The directory of a session's workspace; made, for its owner alone, if it is not there.
 
+    While the session runs, its name leads to the workspace of its boxes.
+
     Raises:
-        InvalidConfig: the id.
+        InvalidArgument: the id.
         PermissionDenied: it cannot be made.
     """
     check_name(session_id, "id of a session")
@@ -49,4 +51,4 @@ def make_session_directory(session_id: str, environ: Mapping[str, str], home: st
             f"no workspace can be made at {directory} ({fault.strerror})",
             hint="make it writable, or set RINGFENCE_WORKSPACES_DIR to a directory that is",
         ) from fault
-    return directory
+    return directory.resolve() if directory.is_symlink() else directory

@@ -16,25 +16,25 @@ import stat
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from ringfence.errors import InvalidConfig
-from ringfence.values.change import Change, ChangeKind, HunkChoice, Refusal, Selection
+from ringfence.errors import InvalidArgument, NotFound
+from ringfence.values.change import Change, ChangeKind, CommitRefusal, HunkChoice, Selection
 from ringfence.workspace.bases import base_of
 from ringfence.workspace.layers import Layers
 from ringfence.workspace.lines import mark_of, take_hunks
 from ringfence.workspace.merge import merged
 from ringfence.workspace.patch import is_text_change
-from ringfence.workspace.tree import ancestors, is_below, join
+from ringfence.workspace.tree import ancestors, is_in_tree, join
 
-Held = Callable[[Change], str | None]
+Held = Callable[[Layers, Change], str | None]
 """Says why a change should not be committed unseen, or None."""
 
 
-def nothing_held(_: Change) -> None:
+def nothing_held(_: Layers, __: Change) -> None:
     """Holds nothing back."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Terms:
+class CommitTerms:
     """How a commit is meant; see `commit`."""
 
     selection: Selection = field(default_factory=Selection)
@@ -60,17 +60,17 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class CommitPlan:
     wanted: tuple[Wanted, ...]
-    refused: tuple[Refusal, ...]
-    conflicts: tuple[Refusal, ...]
+    refused: tuple[CommitRefusal, ...]
+    conflicts: tuple[CommitRefusal, ...]
 
 
-def plan(layers: Layers, found: tuple[Change, ...], terms: Terms) -> Plan:
+def plan(layers: Layers, found: tuple[Change, ...], terms: CommitTerms) -> CommitPlan:
     """Decide about every change.
 
     Raises:
-        InvalidConfig: the selection names what is not there, or part of what belongs together.
+        InvalidArgument, NotFound: the selection names what is not there, or part of what belongs together.
     """
     planner = _Planner(layers, found, terms)
     planner.choose()
@@ -81,7 +81,7 @@ def plan(layers: Layers, found: tuple[Change, ...], terms: Terms) -> Plan:
 
 
 class _Planner:
-    def __init__(self, layers: Layers, found: tuple[Change, ...], terms: Terms) -> None:
+    def __init__(self, layers: Layers, found: tuple[Change, ...], terms: CommitTerms) -> None:
         self._layers = layers
         self._every = {change.path: change for change in found}
         self._terms = terms
@@ -90,7 +90,7 @@ class _Planner:
         self._chosen: dict[str, Change] = {}
         self._hosts: dict[str, os.stat_result | None] = {}
         self._forbidden: set[str] = set()
-        self._refused: dict[str, Refusal] = {}
+        self._refused: dict[str, CommitRefusal] = {}
 
     # --- meant? -------------------------------------------------------------------------------------------------------
 
@@ -102,10 +102,10 @@ class _Planner:
                 self._chosen[change.path] = change
         for top in (*(tops or ()), *self._choices):
             if not any(_is_meant(change, top) for change in self._every.values()):
-                raise InvalidConfig(f"nothing was changed at {top!r}", hint="look at the changes")
+                raise NotFound(f"nothing was changed at {top!r}", hint="look at the changes")
         for path in self._choices:
             if not is_text_change(self._every[path]):
-                raise InvalidConfig(f"{path!r} has no hunks to choose from", hint="commit it as a whole")
+                raise InvalidArgument(f"{path!r} has no hunks to choose from", hint="commit it as a whole")
 
     # --- allowed? -----------------------------------------------------------------------------------------------------
 
@@ -122,19 +122,19 @@ class _Planner:
             row = self._protected.led_elsewhere_by(path)
         return row
 
-    def _refusal(self, change: Change) -> Refusal | None:
+    def _refusal(self, change: Change) -> CommitRefusal | None:
         for path in filter(None, (change.path, change.source)):
             if (rule := self._layers.denying(path)) is not None:
-                return Refusal(change.path, "the blacklist hides this name", rule)
+                return CommitRefusal(change.path, "the blacklist hides this name", rule)
             if change.refused:
-                return Refusal(change.path, change.refused, "never committed")
+                return CommitRefusal(change.path, change.refused, "never committed")
             if not self._terms.allow_protected and (row := self._protecting(change, path)) is not None:
                 why = "programs of the host act on it unasked"
-                return Refusal(change.path, why, f"protected: {row}", "allow_protected commits it")
-        if (reason := self._terms.held(change)) is not None:
-            return Refusal(change.path, reason, "held back", "look at it, then commit without holding it back")
+                return CommitRefusal(change.path, why, f"protected: {row}", "allow_protected commits it")
+        if (reason := self._terms.held(self._layers, change)) is not None:
+            return CommitRefusal(change.path, reason, "held back", "look at it, then commit without holding it back")
         if self._is_elsewhere(change.path):
-            return Refusal(change.path, "lies on another file system than the project", "one file system")
+            return CommitRefusal(change.path, "lies on another file system than the project", "one file system")
         return None
 
     def _is_elsewhere(self, path: str) -> bool:
@@ -145,7 +145,7 @@ class _Planner:
                 return status.st_dev != self._layers.lower.device
         return False
 
-    def _leave_out(self, path: str, refusal: Refusal) -> None:
+    def _leave_out(self, path: str, refusal: CommitRefusal) -> None:
         if self._chosen.pop(path, None) is not None:
             self._refused[path] = refusal
 
@@ -161,13 +161,16 @@ class _Planner:
                 if made is not None and made.kind is ChangeKind.ADDED and above not in self._forbidden:
                     self._chosen[above] = made
                 elif above in self._forbidden:
-                    self._leave_out(change.path, Refusal(change.path, f"lies in {above!r}, which stays", "parents"))
+                    self._leave_out(
+                        change.path, CommitRefusal(change.path, f"lies in {above!r}, which stays", "parents")
+                    )
                     break
                 elif made is not None:
-                    raise InvalidConfig(f"{change.path!r} needs {above!r}", hint=f"select {above!r} as well")
+                    raise InvalidArgument(f"{change.path!r} needs {above!r}", hint=f"select {above!r} as well")
                 else:
                     self._leave_out(
-                        change.path, Refusal(change.path, f"the host has no directory {above!r} any more", "parents")
+                        change.path,
+                        CommitRefusal(change.path, f"the host has no directory {above!r} any more", "parents"),
                     )
                     break
 
@@ -192,29 +195,29 @@ class _Planner:
                 gone = self._chosen.get(below)
                 if below in sources or (gone is not None and gone.new is None):
                     continue
-                self._leave_out(path, Refusal(path, f"{below!r} in it stays", "directories go empty"))
+                self._leave_out(path, CommitRefusal(path, f"{below!r} in it stays", "directories go empty"))
                 break
 
     # --- still true? --------------------------------------------------------------------------------------------------
 
-    def settled(self) -> Plan:
+    def settled(self) -> CommitPlan:
         wanted: list[Wanted] = []
-        conflicts: list[Refusal] = []
+        conflicts: list[CommitRefusal] = []
         seen = None if self._terms.seen is None else {change.path: change for change in self._terms.seen}
         for change in self._chosen.values():
             if seen is not None and seen.get(change.path) != change:
                 why = "is not as it was looked at"
-                conflicts.append(Refusal(change.path, why, "seen", "look at the changes again"))
+                conflicts.append(CommitRefusal(change.path, why, "seen", "look at the changes again"))
                 continue
             settled = self._settled(change)
-            if isinstance(settled, Refusal):
+            if isinstance(settled, CommitRefusal):
                 conflicts.append(settled)
             else:
                 wanted.append(settled)
         refused = sorted(self._refused.values(), key=lambda refusal: refusal.path)
-        return Plan(tuple(wanted), tuple(refused), tuple(conflicts))
+        return CommitPlan(tuple(wanted), tuple(refused), tuple(conflicts))
 
-    def _settled(self, change: Change) -> Wanted | Refusal:
+    def _settled(self, change: Change) -> Wanted | CommitRefusal:
         if (why := self._conflict(change)) is not None:
             return self._merged(change, why) if self._terms.merge else _conflict(change, why)
         if (choice := self._choices.get(change.path)) is not None:
@@ -240,7 +243,7 @@ class _Planner:
         is_directory = change.old.is_directory  # its time moves with every name in it, and those are judged themselves
         return None if is_directory or self._layers.knows(path, status) else "the host has changed it since"
 
-    def _merged(self, change: Change, why: str) -> Wanted | Refusal:
+    def _merged(self, change: Change, why: str) -> Wanted | CommitRefusal:
         if not is_text_change(change):
             return _conflict(change, f"{why}, and it is not a change from one text to another")
         if change.path in self._choices:
@@ -254,7 +257,7 @@ class _Planner:
             return _conflict(change, f"{why}, in the same lines")
         return Wanted(change, both, is_merged=True)
 
-    def _by_hunks(self, change: Change, choice: HunkChoice) -> Wanted | Refusal:
+    def _by_hunks(self, change: Change, choice: HunkChoice) -> Wanted | CommitRefusal:
         old, new = self._layers.lower.read(change.path), self._layers.upper.read(change.path)
         if mark_of(old, new) != choice.mark:
             return _conflict(change, "its hunks are not as they were looked at")
@@ -262,17 +265,17 @@ class _Planner:
         return Wanted(change, None if content == new else content)
 
 
-def _conflict(change: Change, why: str) -> Refusal:
-    return Refusal(change.path, why, "conflict", "leave it out, or look at both and decide")
+def _conflict(change: Change, why: str) -> CommitRefusal:
+    return CommitRefusal(change.path, why, "conflict", "leave it out, or look at both and decide")
 
 
 def _is_meant(change: Change, top: str) -> bool:
-    return is_below(change.path, top) or (bool(change.source) and is_below(change.source, top))
+    return is_in_tree(change.path, top) or (bool(change.source) and is_in_tree(change.source, top))
 
 
 def _normal(path: str) -> str:
     """A selected path, relative to the project; the empty one is all of it."""
     if path.startswith("/") or ".." in path.split("/") or "\0" in path:
-        raise InvalidConfig(f"{path!r} is no path of the project", hint="name it relative to the project")
+        raise InvalidArgument(f"{path!r} is not a path of the project", hint="name it relative to the project")
     normal = os.path.normpath(path) if path else "."
     return "" if normal == "." else normal

@@ -8,14 +8,14 @@ import os
 import re
 from functools import lru_cache
 
-from ringfence.errors import InvalidConfig
+from ringfence.errors import InvalidArgument
 
 
 class ProtectedNames:
     """The entries, to be asked about many paths.
 
     Raises:
-        InvalidConfig: an entry names nothing that could be protected.
+        InvalidArgument: an entry names nothing that could be protected.
     """
 
     __slots__ = ("_above", "_above_rules", "_at_or_below", "entries", "literals")
@@ -61,7 +61,7 @@ def compiled(entries: tuple[str, ...]) -> ProtectedNames:
 def _names(entry: str) -> list[str]:
     names = [name for name in entry.removeprefix("**/").split("/") if name not in ("", ".")]
     if not names or ".." in names or "**" in names or "\0" in entry:
-        raise InvalidConfig("is no name that can be protected", source=repr(entry), hint="write e.g. .git/hooks")
+        raise InvalidArgument("is not a name that can be protected", source=repr(entry), hint="write e.g. .git/hooks")
     return names
 
 

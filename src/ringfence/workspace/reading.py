@@ -15,8 +15,8 @@ from enum import Enum
 
 from ringfence.errors import PathAccessDenied, PathTraversalError
 from ringfence.workspace.faults import require_directory, require_file, too_large, translating
-from ringfence.workspace.ground import Ground, reopened
 from ringfence.workspace.names import Asked, PathText, join, split
+from ringfence.workspace.root_handle import RootHandle, reopened
 from ringfence.workspace.walking import Walk
 
 READ_LIMIT_BYTES = 64 * 1024 * 1024
@@ -29,7 +29,9 @@ GLOB_LIMIT_ENTRIES = 1_000_000
 _CHUNK_BYTES = 1024 * 1024
 
 
-class Kind(Enum):
+class NodeType(Enum):
+    """What a directory entry is."""
+
     FILE = "file"
     DIRECTORY = "directory"
     LINK = "link"
@@ -37,17 +39,17 @@ class Kind(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class DirectoryEntry:
     """One name in a directory. Links are shown as links; their targets are not looked at."""
 
     name: str
-    kind: Kind
+    kind: NodeType
     size_bytes: int
     mode: int
     modified_seconds: float
 
 
-def read(ground: Ground, path: PathText, limit_bytes: int) -> bytes:
+def read(ground: RootHandle, path: PathText, limit_bytes: int) -> bytes:
     asked = ground.ask(path)
     with translating(asked), ground.opened(asked) as found:
         require_file(asked, found.status)
@@ -67,9 +69,9 @@ def read(ground: Ground, path: PathText, limit_bytes: int) -> bytes:
     return content
 
 
-def entries(ground: Ground, path: PathText, limit_entries: int) -> tuple[Entry, ...]:
+def entries(ground: RootHandle, path: PathText, limit_entries: int) -> tuple[DirectoryEntry, ...]:
     asked = ground.ask(path)
-    found_entries: list[Entry] = []
+    found_entries: list[DirectoryEntry] = []
     with translating(asked), ground.opened(asked) as found:
         require_directory(asked, found.status)
         with reopened(found.descriptor, os.O_RDONLY | os.O_DIRECTORY) as opened, os.scandir(opened) as scan:
@@ -83,13 +85,13 @@ def entries(ground: Ground, path: PathText, limit_entries: int) -> tuple[Entry, 
     return tuple(sorted(found_entries, key=lambda entry: entry.name))
 
 
-def status(ground: Ground, path: PathText) -> Entry:
+def status(ground: RootHandle, path: PathText) -> DirectoryEntry:
     asked = ground.ask(path)
     with translating(asked), ground.opened(asked, os.O_NOFOLLOW) as found:
         return _entry(os.fsdecode(os.path.basename(found.place) or b"."), found.status)
 
 
-def glob(ground: Ground, pattern: PathText, limit_entries: int) -> tuple[str, ...]:
+def glob(ground: RootHandle, pattern: PathText, limit_entries: int) -> tuple[str, ...]:
     """The paths, relative to the root, that match; links are matched and not entered."""
     asked = ground.ask(pattern)
     segments = split(asked.relative)
@@ -149,7 +151,7 @@ class _Segments:
         return frozenset(reached)
 
 
-def _matches(ground: Ground, walk: Walk, segments: _Segments) -> Iterator[str]:
+def _matches(ground: RootHandle, walk: Walk, segments: _Segments) -> Iterator[str]:
     states = {b"": segments.begin}
     for level in walk:
         here = states.pop(level.path)
@@ -168,17 +170,17 @@ def _matches(ground: Ground, walk: Walk, segments: _Segments) -> Iterator[str]:
         level.below = [name for name in level.below if name in enter]
 
 
-def _kind(mode: int) -> Kind:
+def _kind(mode: int) -> NodeType:
     if stat.S_ISREG(mode):
-        return Kind.FILE
+        return NodeType.FILE
     if stat.S_ISDIR(mode):
-        return Kind.DIRECTORY
-    return Kind.LINK if stat.S_ISLNK(mode) else Kind.OTHER
+        return NodeType.DIRECTORY
+    return NodeType.LINK if stat.S_ISLNK(mode) else NodeType.OTHER
 
 
-def _entry(name: str, status: os.stat_result) -> Entry:
+def _entry(name: str, status: os.stat_result) -> DirectoryEntry:
     mode = status.st_mode
-    return Entry(name, _kind(mode), status.st_size, stat.S_IMODE(mode), status.st_mtime)
+    return DirectoryEntry(name, _kind(mode), status.st_size, stat.S_IMODE(mode), status.st_mtime)
 
 
 def _too_many(asked: Asked, limit_entries: int) -> PathAccessDenied:

@@ -3,12 +3,14 @@
 Run it when a store is opened for work. Until then the shadows in question cannot be locked.
 """
 
-from ringfence.errors import InvalidConfig, PermissionDenied, RingfenceError
+from ringfence.errors import Busy, NotFound, RingfenceError
 from ringfence.values.change import Recovered, RecoveryKind
 from ringfence.workspace.commit import apply, drop_staging, tidy, undo
-from ringfence.workspace.journal import HostWasFaster, Journal, Phase
+from ringfence.workspace.journal import CommitJournal, CommitPhase, HostWasFaster
 from ringfence.workspace.layers import Layers, open_layers
-from ringfence.workspace.shadow import Shadow, ShadowStore, lock_shadow
+from ringfence.workspace.shadow import Shadow
+from ringfence.workspace.shadow_lock import lock_shadow
+from ringfence.workspace.shadow_store import ShadowStore
 
 
 def recover(store: ShadowStore) -> tuple[Recovered, ...]:
@@ -20,11 +22,11 @@ def recover(store: ShadowStore) -> tuple[Recovered, ...]:
 def _recovered(shadow: Shadow) -> Recovered | None:
     try:
         lock = lock_shadow(shadow, for_recovery=True)
-    except (PermissionDenied, InvalidConfig):
+    except (Busy, NotFound):
         return None  # in use, or gone meanwhile
     with lock:
         try:
-            journal = Journal.read(shadow)
+            journal = CommitJournal.read(shadow)
             if journal is None:
                 return None
             with open_layers(shadow) as layers:
@@ -33,22 +35,24 @@ def _recovered(shadow: Shadow) -> Recovered | None:
             return Recovered(shadow.id, RecoveryKind.STUCK, (), (str(fault),))
 
 
-def _settled(layers: Layers, journal: Journal) -> Recovered:
+def _settled(layers: Layers, journal: CommitJournal) -> Recovered:
     kind = RecoveryKind.UNDONE
     left: tuple[str, ...] = ()
     match journal.phase:
-        case Phase.STAGING:
+        case CommitPhase.STAGING:
             left = drop_staging(layers, journal).left
             journal.remove(layers.shadow)
-        case Phase.APPLYING:
+        case CommitPhase.APPLYING:
             try:
                 apply(layers, journal)
                 kind = RecoveryKind.FINISHED
+            except RingfenceError:
+                raise
             except (HostWasFaster, OSError):
                 left = undo(layers, journal)
-        case Phase.UNDOING:
+        case CommitPhase.UNDOING:
             left = undo(layers, journal)
-        case Phase.APPLIED:
+        case CommitPhase.APPLIED:
             left = tidy(layers, journal)
             kind = RecoveryKind.FINISHED
     return Recovered(layers.shadow.id, kind, journal.paths, left)

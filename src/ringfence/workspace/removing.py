@@ -75,7 +75,7 @@ def _identity(directory: int) -> tuple[int, int]:
 
 
 def _unlink_files(directory: int) -> str | None:
-    """Remove what is no directory, up to the first one; its name, or None if all is gone."""
+    """Remove what is not a directory, up to the first one; its name, or None if all is gone."""
     with os.scandir(directory) as entries:
         for entry in entries:
             if entry.is_dir(follow_symlinks=False):

@@ -20,7 +20,8 @@ by hand, so that writing to it changes its target, as an editor would; one that 
 Files with several names (hard links) are refused for reading unless allowed, because the other name may be outside.
 
 Raises, from every method: PathTraversalError (leads out), PathAccessDenied (a rule, the wrong kind, too large),
-InvalidConfig (a path that makes no sense or that is not there), PermissionDenied (the system said no). The system's own
+InvalidArgument (a path that makes no sense), NotFound, AlreadyExists, IsADirectory, NotADirectory, PermissionDenied and
+other FileErrors (the system said no). The system's own
 error, where there was one, is the `__cause__`.
 
 What this does not protect against:
@@ -40,22 +41,22 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from ringfence.errors import InitializationFailed, InvalidConfig
+from ringfence.errors import Closed, InitializationFailed, NotADirectory, NotFound
 from ringfence.workspace import changing, reading
 from ringfence.workspace.beneath import Resolver
 from ringfence.workspace.faults import require_directory, translating
-from ringfence.workspace.ground import Denied, Ground, path_of
 from ringfence.workspace.names import ALIAS, PathText, join
 from ringfence.workspace.protected import compiled
 from ringfence.workspace.reading import (
     GLOB_LIMIT_ENTRIES,
     LIST_LIMIT_ENTRIES,
     READ_LIMIT_BYTES,
-    Entry,
-    Kind,
+    DirectoryEntry,
+    NodeType,
 )
+from ringfence.workspace.root_handle import Denied, RootHandle, path_of
 
-__all__ = ["ALIAS", "LIST_LIMIT_ENTRIES", "READ_LIMIT_BYTES", "Entry", "Kind", "PathText", "WorkspaceRoot"]
+__all__ = ["ALIAS", "LIST_LIMIT_ENTRIES", "READ_LIMIT_BYTES", "DirectoryEntry", "NodeType", "PathText", "WorkspaceRoot"]
 
 
 def nothing_denied(_path: str) -> None:
@@ -77,7 +78,8 @@ class WorkspaceRoot:
         resolver: For tests; by default the best that the machine has.
 
     Raises:
-        InvalidConfig: the path is no directory, or `/`.
+        NotFound, NotADirectory: the path is not a directory.
+        InvalidArgument: it is `/`.
         InitializationFailed: the machine lacks what this needs.
     """
 
@@ -93,7 +95,7 @@ class WorkspaceRoot:
         if sys.platform != "linux":
             raise InitializationFailed("the file API needs Linux", hint="run Ringfence on Linux or in a container")
         names = compiled(tuple(protected))
-        self._opened: Ground | None = Ground.open(
+        self._opened: RootHandle | None = RootHandle.open(
             path, denied, names, allow_hard_links=allow_hard_links, resolver=resolver
         )
 
@@ -116,9 +118,9 @@ class WorkspaceRoot:
             os.close(opened.descriptor)
 
     @property
-    def _ground(self) -> Ground:
+    def _ground(self) -> RootHandle:
         if self._opened is None:
-            raise InvalidConfig("the workspace is closed", hint="open it again")
+            raise Closed("the workspace is closed", hint="open it again")
         return self._opened
 
     def read(self, path: PathText, *, limit_bytes: int = READ_LIMIT_BYTES) -> bytes:
@@ -137,7 +139,7 @@ class WorkspaceRoot:
         """Add to the end of a regular file, which is made if it is not there."""
         changing.append(self._ground, path, data, make_parents=make_parents)
 
-    def list(self, path: PathText = ".", *, limit_entries: int = LIST_LIMIT_ENTRIES) -> tuple[Entry, ...]:
+    def list(self, path: PathText = ".", *, limit_entries: int = LIST_LIMIT_ENTRIES) -> tuple[DirectoryEntry, ...]:
         """Return what is in a directory, by name; what a rule denies is left out."""
         return reading.entries(self._ground, path, limit_entries)
 
@@ -152,7 +154,7 @@ class WorkspaceRoot:
         """
         return reading.glob(self._ground, pattern, limit_entries)
 
-    def stat(self, path: PathText) -> Entry:
+    def stat(self, path: PathText) -> DirectoryEntry:
         """Say what a path is; a link at its end is not followed."""
         return reading.status(self._ground, path)
 
@@ -160,10 +162,8 @@ class WorkspaceRoot:
         """Whether something is there; a link counts, wherever it leads. A path that leads out is refused as usual."""
         try:
             reading.status(self._ground, path)
-        except InvalidConfig as error:
-            if isinstance(error.__cause__, FileNotFoundError | NotADirectoryError):
-                return False
-            raise
+        except (NotFound, NotADirectory):
+            return False
         return True
 
     def delete(self, path: PathText, *, recursive: bool = False) -> None:
@@ -175,7 +175,7 @@ class WorkspaceRoot:
         changing.move(self._ground, source, target)
 
     def make_dir(self, path: PathText) -> None:
-        """Make a directory and those above it; one that is there already is fine."""
+        """Make a directory and those above it; one that exists already is fine."""
         changing.make_dir(self._ground, path)
 
     def resolve_dir(self, path: PathText) -> Path:

@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from ringfence.policy.globs import PathRules
-from ringfence.workspace.tree import ancestors, is_below
+from ringfence.workspace.tree import ancestors, is_in_tree
 
 _UNLISTED = "a directory that cannot be listed"
 _SOCKET = "a socket of the host"
@@ -27,7 +27,7 @@ _TARGET = "what a hidden link leads to"
 
 
 @dataclass(frozen=True, slots=True)
-class Owner:
+class TreeOwner:
     uid: int
     gid: int
 
@@ -37,34 +37,34 @@ class Foreign:
     """The first path that belongs to somebody else, and how many there are."""
 
     path: str
-    owner: Owner
+    owner: TreeOwner
     count: int
 
 
 @dataclass(frozen=True, slots=True)
-class Scan:
+class TreeScan:
     hidden: tuple[tuple[str, str], ...]
     """Paths below the project, none below another, each with the rule that hides it."""
     foreign: Foreign | None = None
 
 
-def scan(lower: str, rules: PathRules, *, owner: Owner | None = None) -> Scan:
+def scan(lower: str, rules: PathRules, *, owner: TreeOwner | None = None) -> TreeScan:
     """Look at every name below `lower`; with `owner`, also whether everything is theirs."""
     look = _Look(lower, rules, owner)
     look.names()
     look.other_names()
     hidden = look.hidden
     topmost = ((path, rule) for path, rule in hidden.items() if not any(above in hidden for above in ancestors(path)))
-    return Scan(tuple(sorted(topmost)), look.foreign)
+    return TreeScan(tuple(sorted(topmost)), look.foreign)
 
 
 def unmapped(lower: str, uid: int, gid: int) -> Foreign | None:
     """What does not belong to this user and group: overlayfs cannot copy it up where only these two are mapped."""
-    return scan(lower, PathRules(()), owner=Owner(uid, gid)).foreign
+    return scan(lower, PathRules(()), owner=TreeOwner(uid, gid)).foreign
 
 
 class _Look:
-    def __init__(self, lower: str, rules: PathRules, owner: Owner | None) -> None:
+    def __init__(self, lower: str, rules: PathRules, owner: TreeOwner | None) -> None:
         self._lower = lower
         self._inside = lower.rstrip("/") + "/"
         self._rules = rules
@@ -110,7 +110,7 @@ class _Look:
             self.hidden[directory] = _UNLISTED
             return ()
 
-    def _compare(self, prefix: str, entry: os.DirEntry[str], owner: Owner) -> None:
+    def _compare(self, prefix: str, entry: os.DirEntry[str], owner: TreeOwner) -> None:
         try:
             status = entry.stat(follow_symlinks=False)
         except OSError:
@@ -118,7 +118,7 @@ class _Look:
         if status.st_uid != owner.uid or status.st_gid != owner.gid:
             below = prefix + entry.name
             if self.foreign is None:
-                self.foreign = Foreign(below, Owner(status.st_uid, status.st_gid), 1)
+                self.foreign = Foreign(below, TreeOwner(status.st_uid, status.st_gid), 1)
             else:
                 self.foreign = Foreign(self.foreign.path, self.foreign.owner, self.foreign.count + 1)
 
@@ -129,7 +129,7 @@ class _Look:
         target = os.path.realpath(self._inside + below)
         if target.startswith(self._inside) and os.path.lexists(target):
             inside = target.removeprefix(self._inside)
-            if not is_below(below, inside):  # a link to a directory above itself would hide everything
+            if not is_in_tree(below, inside):  # a link to a directory above itself would hide everything
                 self.hidden.setdefault(inside, _TARGET)
 
     def other_names(self) -> None:

@@ -17,6 +17,7 @@ from types import TracebackType
 from typing import Self
 
 from ringfence.values.change import Node, NodeKind
+from ringfence.values.paths import is_below
 
 LONGEST_PATH = 4000
 """Bytes; the kernel takes 4095 from a root, and what the host's programs cannot name is not committed."""
@@ -32,7 +33,7 @@ class Tree:
     def __init__(self, top: str | os.PathLike[str]) -> None:
         """
         Raises:
-            OSError: it is no directory, or may not be opened.
+            OSError: it is not a directory, or may not be opened.
         """
         self.top = os.open(top, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         self.device = os.fstat(self.top).st_dev
@@ -151,9 +152,9 @@ def join(above: str, name: str) -> str:
     return f"{above}/{name}" if above else name
 
 
-def is_below(path: str, above: str) -> bool:
+def is_in_tree(path: str, above: str) -> bool:
     """Whether `path` is `above`, or lies in it; everything lies in the empty path."""
-    return not above or path == above or path.startswith(f"{above}/")
+    return not above or is_below(path, above)
 
 
 def ancestors(path: str) -> Iterator[str]:

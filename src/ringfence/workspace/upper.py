@@ -27,9 +27,9 @@ import stat
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from ringfence.errors import InvalidConfig
+from ringfence.errors import Damaged
 from ringfence.values.change import NodeKind
-from ringfence.workspace.both_trees import MOST_TOUCHED, BothTrees, Touched, too_many
+from ringfence.workspace.both_trees import MOST_TOUCHED, BothTrees, TouchedPath, too_many
 from ringfence.workspace.tree import Tree, ancestors, join, kind_of, split
 
 _SECOND_NS = 1_000_000_000
@@ -49,7 +49,7 @@ class OverlayReading:
         self._trees = trees
         self._lower, self._upper = trees.lower, trees.upper
 
-    def touched(self) -> Iterator[Touched]:
+    def touched(self) -> Iterator[TouchedPath]:
         waiting: list[tuple[str, bool]] = [("", False)]
         count = 0
         while waiting:
@@ -70,21 +70,21 @@ class OverlayReading:
             if is_alone:
                 yield from self._only_below(directory, frozenset(names))
 
-    def _entry(self, path: str) -> Iterator[Touched]:
+    def _entry(self, path: str) -> Iterator[TouchedPath]:
         status = self._upper.status(path)
         if status is None:
             return
         if is_whiteout(status):
             yield from self._trees.gone(path)
         elif refused := self._trees.why_refused(path, status):
-            yield Touched(path, status, refused=refused)
+            yield TouchedPath(path, status, refused=refused)
         else:
             marks = self._marks(path, kind_of(status.st_mode))
             odd = sorted(mark for mark in marks if mark not in _HARMLESS and not mark.startswith("overlay."))
             refused = f"overlayfs keeps it in a way that is not read here ({', '.join(odd)})" if odd else ""
-            yield Touched(path, status, "origin" in marks, refused)
+            yield TouchedPath(path, status, "origin" in marks, refused)
 
-    def _only_below(self, directory: str, kept: frozenset[str]) -> Iterator[Touched]:
+    def _only_below(self, directory: str, kept: frozenset[str]) -> Iterator[TouchedPath]:
         """What the host has in a directory whose old content is gone."""
         status = self._lower.status(directory)
         if status is None or not stat.S_ISDIR(status.st_mode):
@@ -113,7 +113,7 @@ class OverlayReading:
             place = f"/proc/self/fd/{self._upper.directory(above)}/{name}"
             names = os.listxattr(place, follow_symlinks=False)
         if any(mark.startswith(_TRUSTED) for mark in names):
-            raise InvalidConfig(
+            raise Damaged(
                 f"shadow {self._trees.shadow.id} was mounted without `userxattr`, so its marks cannot be believed",
                 hint="discard it; mount shadows with userxattr",
             )
@@ -160,7 +160,8 @@ class OverlayReading:
             if not self._is_real_directory(self._upper, path) or not self._is_opaque(path):
                 continue
             if self._hides_nothing(path):
-                os.removexattr(self._upper.directory(path), _OPAQUE)
+                with _opened_up(self._upper.directory(path)):
+                    os.removexattr(self._upper.directory(path), _OPAQUE)
             else:
                 closed.add(path)
         return frozenset(closed)

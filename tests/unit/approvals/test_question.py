@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 
 from ringfence.approvals.question import hash_request, make_question
 from ringfence.errors import Internal
-from ringfence.values.grant import Explain, Grant, Shadowing
+from ringfence.values.grant import Grant, Shadowing, Trace
 from ringfence.values.guarantee import Guarantee
 from ringfence.values.limits import Limits
+from ringfence.values.network import NetworkGrant
 from ringfence.values.request import Overflow, Request
 from ringfence.values.verdict import Decision, Reason, Verdict
 
@@ -32,8 +33,11 @@ CHANGED_REQUEST: dict[str, Any] = {
     "cwd": Path("/w/a"),
     "env": (("A", "2"),),
     "stdin": b"y",
+    "live_input": True,
     "timeout": 6,
     "overflow": Overflow.KEEP_ENDS,
+    "output_limit": 5,
+    "keep_background": True,
 }
 CHANGED_GRANT: dict[str, Any] = {
     "workspace": Path("/v"),
@@ -41,16 +45,20 @@ CHANGED_GRANT: dict[str, Any] = {
     "readable": (Path("/x"),),
     "denied": ("**/.env",),
     "protected": (".git/hooks",),
-    "strict": True,
+    "kept": ("/w/policy.yaml",),
+    "mediate_opens": True,
     "shadow": Shadowing(Path("/s"), is_copy=True),
     "places": (("limits.wall", "policy.yaml:3"),),
     "cores": 0.5,
     "read_outside": True,
+    "read_only": True,
     "env": (("B", "1"),),
     "python": "/usr/bin/python3",
     "preload": ("json",),
-    "explain": Explain.FULL,
+    "trace": Trace.FULL,
     "limits": Limits(processes=3),
+    "wall_capped_by": "limits.wall at policy.yaml:3",
+    "network": NetworkGrant(reach=(5432,)),
     "requires": frozenset({Guarantee.NETWORK_OFF}),
 }
 
@@ -118,19 +126,63 @@ def test_a_yes_to_input_that_is_not_known_is_never_remembered() -> None:
     assert ("input", "a stream, not known beforehand") in question.details
 
 
-def test_a_question_shows_what_runs_and_no_value_of_a_variable() -> None:
-    request = Request(argv=("rm", "a b"), cwd=Path("/w"), env=(("TOKEN", "hunter2"),), stdin=b"echo hi")
+@pytest.mark.parametrize(
+    ("request_", "where"),
+    [
+        (Request(command="touch x", context="a"), "wherever the shell `a` is now, with what it keeps"),
+        (Request(code="f()", language="python"), "wherever the interpreter is now, with what it keeps"),
+        (
+            Request(code="f()", language="python", context="b"),
+            "wherever the interpreter `b` is now, with what it keeps",
+        ),
+    ],
+)
+def test_a_yes_to_what_runs_in_kept_state_is_never_remembered(request_: Request, where: str) -> None:
+    question = make_question(request_, DECISION, session="s", seconds=5)
 
-    question = make_question(request, DECISION, session="s", seconds=5)
+    assert not question.may_remember
+    assert dict(question.details)["in"] == where
 
-    assert dict(question.details) == {
-        "in": "/w",
-        "arguments": "('rm', 'a b')",
-        "variables": "TOKEN",
-        "input": "echo hi",
-    }
+
+@pytest.mark.parametrize("request_", [Request(command="touch x"), Request(code="f()", language="perl")])
+def test_a_yes_to_what_starts_anew_may_be_remembered(request_: Request) -> None:
+    question = make_question(request_, DECISION, session="s", seconds=5)
+
+    assert question.may_remember
+    assert dict(question.details)["in"] == "/w"
+
+
+def test_a_question_shows_everything_that_runs_and_that_it_is_given() -> None:
+    stdin = b"echo hi\n" * 1000 + b"rm -rf ."
+    env = (("TOKEN", "hunter2"), ("BASH_ENV", "evil.sh"))
+    request = Request(argv=("rm", "a b"), cwd=Path("/w"), env=env, stdin=stdin)
+
+    question = make_question(request, DECISION, session="s", seconds=5, variables=(("PAGER", "less"), ("TOKEN", "x")))
+
+    assert question.command == "rm 'a b'"
+    assert question.details == (
+        ("in", "/w"),
+        ("variable BASH_ENV", "evil.sh"),
+        ("variable PAGER", "less"),
+        ("variable TOKEN", "hunter2"),
+        ("input", stdin.decode()),
+    )
     assert [reason.rule for reason in question.reasons] == ["rule"]
-    assert "hunter2" not in repr(question)
+    assert "hunter2" not in repr(question), "it is shown to a person, and not in a log"
+
+
+def test_input_that_is_no_text_is_shown_as_the_bytes_that_it_is() -> None:
+    question = make_question(replace(REQUEST, stdin=b"\xff\\xff\n"), DECISION, session="s", seconds=5)
+
+    assert dict(question.details)["input"] == r"b'\xff\\xff\n'"
+
+
+def test_input_that_is_written_while_it_runs_is_a_stream() -> None:
+    question = make_question(replace(REQUEST, live_input=True), DECISION, session="s", seconds=5)
+
+    assert not question.may_remember
+    assert ("input", "a stream, not known beforehand") in question.details
+    assert hash_request(replace(REQUEST, live_input=True), GRANT) != hash_request(REQUEST, GRANT)
 
 
 def test_two_questions_never_share_an_id() -> None:

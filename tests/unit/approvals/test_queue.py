@@ -10,7 +10,7 @@ import pytest
 from ringfence.approvals import queue as module
 from ringfence.approvals.base import Answer, Choice, Question
 from ringfence.approvals.queue import QueueConfirmationService
-from ringfence.errors import InvalidConfig, QuestionNotOpen
+from ringfence.errors import InvalidArgument, QuestionNotOpen, WrongType
 from tests.support.questions import HASH, a_question
 
 pytestmark = pytest.mark.req("E6")
@@ -130,7 +130,7 @@ def test_only_a_choice_is_an_answer(choice: Any) -> None:
     async def body() -> None:
         queue = QueueConfirmationService()
         task = await waiting(queue)
-        with pytest.raises(InvalidConfig):
+        with pytest.raises(WrongType):
             queue.answer("q1", choice, "ada")
         assert len(queue.pending()) == 1
         task.cancel()
@@ -140,7 +140,7 @@ def test_only_a_choice_is_an_answer(choice: Any) -> None:
 
 
 def test_an_answer_has_to_say_whose_it_is() -> None:
-    with pytest.raises(InvalidConfig):
+    with pytest.raises(InvalidArgument):
         QueueConfirmationService().answer("q1", Choice.YES, " ")
 
 
@@ -148,7 +148,7 @@ def test_yes_for_the_session_is_refused_where_it_is_not_offered() -> None:
     async def body() -> Answer:
         queue = QueueConfirmationService()
         task = await waiting(queue, may_remember=False)
-        with pytest.raises(InvalidConfig):
+        with pytest.raises(InvalidArgument):
             queue.answer("q1", Choice.YES_FOR_SESSION, "ada")
         queue.answer("q1", Choice.YES, "ada")
         return await task

@@ -37,7 +37,7 @@ def test_input_that_is_no_terminal_is_a_refusal_even_if_it_says_yes(tmp_path: Pa
         answer = asyncio.run(TerminalConfirmationService(stream, shown).confirm(a_question()))
 
     assert answer.choice is Choice.NO
-    assert "no terminal" in answer.how
+    assert "not a terminal" in answer.how
     assert shown.getvalue() == ""
 
 

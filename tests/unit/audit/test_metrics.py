@@ -22,7 +22,7 @@ from ringfence.audit.events import (
     SandboxOpened,
 )
 from ringfence.audit.metrics import MetricsObserver
-from ringfence.errors import InvalidConfig
+from ringfence.errors import NotInstalled
 from ringfence.pool.state import Phase, PoolState
 from ringfence.values.outcome import Exited, Refused, Result, Usage
 from ringfence.values.violation import Severity, Violation, ViolationType
@@ -165,13 +165,13 @@ def test_approvals_and_boxes_are_counted_and_timed(bench: Bench) -> None:
 def test_without_the_extra_it_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "prometheus_client", None)
 
-    with pytest.raises(InvalidConfig, match=r"ringfence\[metrics\]"):
+    with pytest.raises(NotInstalled, match=r"ringfence\[metrics\]"):
         MetricsObserver()
 
 
 def test_the_dashboard_asks_for_metrics_that_exist_by_labels_that_they_have() -> None:
-    board = json.loads((ROOT / "deploy" / "grafana" / "ringfence.json").read_text())
-    queries = [target["expr"] for panel in board["panels"] for target in panel["targets"]]
+    attach = json.loads((ROOT / "deploy" / "grafana" / "ringfence.json").read_text())
+    queries = [target["expr"] for panel in attach["panels"] for target in panel["targets"]]
     asked = set()
     for query in queries:
         for name in re.findall(r"sandbox_\w+", query):
@@ -185,4 +185,4 @@ def test_the_dashboard_asks_for_metrics_that_exist_by_labels_that_they_have() ->
                 assert set(group.replace(" ", "").split(",")) <= labels, query
 
     assert asked == metrics.NAMES.keys(), "every metric is shown"
-    assert len({panel["id"] for panel in board["panels"]}) == len(board["panels"])
+    assert len({panel["id"] for panel in attach["panels"]}) == len(attach["panels"])

@@ -9,7 +9,8 @@ import pytest
 
 from ringfence.audit import record
 from ringfence.audit.redact import Redactor
-from ringfence.errors import Internal, InvalidConfig
+from ringfence.errors import Internal, InvalidArgument
+from ringfence.values.display import CodeError
 from ringfence.values.grant import Grant
 from ringfence.values.guarantee import Guarantee, Wall
 from ringfence.values.limits import Limit
@@ -25,11 +26,10 @@ from ringfence.values.outcome import (
     TimedOut,
     Usage,
 )
+from ringfence.values.principal import Principal
 from ringfence.values.request import Request
-from ringfence.values.rich import CodeError
 from ringfence.values.verdict import Decision, Reason, Verdict
 from ringfence.values.violation import Severity, Violation, ViolationKind
-from ringfence.values.who import Who
 
 pytestmark = pytest.mark.req("B9")
 
@@ -42,13 +42,11 @@ FIELDS = {
 SECRET = "ghp_" + "AbCdEfGhIjKlMnOpQrStUvWxYz0123456789"
 WALL = Wall("bwrap", frozenset({Guarantee.NETWORK_OFF}), ("cgroup v2",))
 SUCCESS = Exited(0)
-WHO = Who(session_id="s", agent_id="a", org_id="o", sandbox_id="b", tool="code_run")
+WHO = Principal(session_id="s", agent_id="a", org_id="o", sandbox_id="b", tool="code_run")
 
 
-def an_opened(request: Request, *reasons: Reason, who: Who = WHO) -> dict[str, Any]:
-    decision = Decision(
-        reasons or (Reason(Verdict.ALLOW, "default", "nothing speaks against it"),), Grant(workspace=Path("/w"))
-    )
+def an_opened(request: Request, *reasons: Reason, who: Principal = WHO) -> dict[str, Any]:
+    decision = Decision(reasons or (Reason(Verdict.ALLOW, "default", "no rule objects"),), Grant(workspace=Path("/w")))
     return record.opened(request, decision, Path("/w/sub"), who, Redactor())
 
 
@@ -135,12 +133,12 @@ def test_the_hash_is_of_the_whole_text_with_its_secrets() -> None:
 def test_no_text_of_a_request_or_a_result_brings_a_secret_in() -> None:
     reason = Reason(Verdict.DENY, f"rule {SECRET}", f"why {SECRET}", f"by {SECRET}", f"/etc/{SECRET}")
     violation = Violation(ViolationKind.COMMAND, Severity.HIGH, f"what {SECRET}", f"rule {SECRET}", f"by {SECRET}")
-    who = record.without_secrets(Who(session_id=SECRET, agent_id=SECRET, org_id=SECRET, tool=SECRET), Redactor())
+    who = record.without_secrets(Principal(session_id=SECRET, agent_id=SECRET, org_id=SECRET, tool=SECRET), Redactor())
     opened = an_opened(Request(command=f"echo {SECRET}"), reason, reason, who=who)
     failed = record.failed(Internal(f"lost {SECRET}"), Redactor())
     for done in (
         an_ended(Refused(f"why {SECRET}", f"rule {SECRET}", f"by {SECRET}"), violations=(violation,)),
-        an_ended(Exited(1), error=CodeError("ValueError", SECRET, SECRET), audit=SandboxAudit("x", ("a", SECRET))),
+        an_ended(Exited(1), exception=CodeError("ValueError", SECRET, SECRET), audit=SandboxAudit("x", ("a", SECRET))),
         an_ended(files=(OutputFile(SECRET, 1),), collected=True),
         failed,
     ):
@@ -155,5 +153,5 @@ def test_a_command_of_thousands_of_parts_does_not_fill_the_disk() -> None:
 
 @pytest.mark.parametrize("name", ["x" * 257, 5])
 def test_a_name_that_a_record_should_not_hold_is_refused(name: Any) -> None:
-    with pytest.raises(InvalidConfig):
-        Who(agent_id=name)
+    with pytest.raises(InvalidArgument):
+        Principal(agent_id=name)

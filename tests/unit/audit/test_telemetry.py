@@ -15,7 +15,7 @@ from opentelemetry.trace import StatusCode
 
 from ringfence.audit.events import BoxMade, ExecutionEnded
 from ringfence.audit.telemetry import OpenTelemetryObserver
-from ringfence.errors import InvalidConfig
+from ringfence.errors import NotInstalled
 from ringfence.values.guarantee import Wall
 from ringfence.values.outcome import Exited, Refused, Result, Usage
 from ringfence.values.violation import Operation, Severity, Violation, ViolationType
@@ -153,5 +153,5 @@ def test_the_text_of_what_ran_is_nowhere() -> None:
 def test_without_the_extra_it_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "opentelemetry", None)
 
-    with pytest.raises(InvalidConfig, match=r"ringfence\[otel\]"):
+    with pytest.raises(NotInstalled, match=r"ringfence\[otel\]"):
         OpenTelemetryObserver()

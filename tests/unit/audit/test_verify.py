@@ -78,7 +78,7 @@ CASES: dict[str, tuple[Callable[[Lines], Lines], int | None, int | None, str]] =
     "inserted empty": (lambda ls: [*ls[:6], b"\n", *ls[6:]], 7, None, "inserted"),
     "inserted with a hash": (lambda ls: [*ls[:6], with_new_hash(ls[6]), *ls[6:]], 8, 7, "out of order"),
     "tail cut": (lambda ls: ls[:7], None, None, "tail was cut: the last record is 7, but the head knows of record 10"),
-    "tail cut within a line": (lambda ls: [*ls[:7], ls[7][:30]], 8, None, "half a line"),
+    "tail cut within a line": (lambda ls: [*ls[:7], ls[7][:30]], 8, None, "incomplete line"),
     "all cut": (lambda ls: [], None, None, "tail was cut"),
     "last edited": (lambda ls: [*ls[:9], ls[9].replace(b"echo 10", b"echo 11")], 10, 10, "edited"),
     "last edited with a new hash": (lambda ls: [*ls[:9], with_new_hash(ls[9])], 10, 10, "anchored"),
@@ -231,7 +231,7 @@ def test_half_a_line_is_moved_aside_and_said(tmp_path: Path, left: bytes) -> Non
     a_journal(tmp_path, 3)
     with open(tmp_path / "journal.jsonl", "ab") as file:
         file.write(left)
-    assert "half a line" in str(verify(tmp_path).fault)
+    assert "incomplete line" in str(verify(tmp_path).fault)
 
     journal = Journal(tmp_path)
     journal.recover()
@@ -318,7 +318,7 @@ class TestSigned:
         (tmp_path / "head").write_bytes(forged.encode())
 
         assert verify(tmp_path).ok, "the twin: without the key it passes"
-        assert "does not fit" in str(self.check(tmp_path).fault)
+        assert "does not match" in str(self.check(tmp_path).fault)
 
     def test_another_key_and_no_checkpoint_are_faults(self, tmp_path: Path) -> None:
         a_journal(tmp_path / "signed", 12, self.settings)

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from ringfence.audit.violations import ViolationStore
-from ringfence.errors import InvalidConfig
+from ringfence.errors import InvalidArgument
 from ringfence.policy.violating import type_of, violation_of
 from ringfence.shell.checks import CHECKS
 from ringfence.values.facts import Span
@@ -63,7 +63,7 @@ def test_old_ones_go_and_the_counts_stay() -> None:
 
 
 def test_a_store_that_keeps_nothing_is_refused() -> None:
-    with pytest.raises(InvalidConfig):
+    with pytest.raises(InvalidArgument):
         ViolationStore(0)
 
 
@@ -100,6 +100,8 @@ def test_queries_find_what_fits_everything_that_is_given(wanted: dict[str, Any],
 
     assert [entry.violation.what for entry in store.query(**wanted)] == found
     assert [entry.violation.what for entry in store.high_severity()] == ["c", "b"]
+    assert store.get_high_severity() == store.high_severity()
+    assert {each: store.count_by_severity(each) for each in store.counts_by_severity()} == store.counts_by_severity()
 
 
 def test_many_threads_may_write_and_read_at_once() -> None:

@@ -12,7 +12,7 @@ from typer.testing import CliRunner, Result
 from ringfence.audit.journal import Journal
 from ringfence.cli.commands.audit import audit
 from ringfence.cli.exits import Finished
-from ringfence.errors import InvalidConfig
+from ringfence.errors import AlreadyExists, InvalidArgument, NotFound
 
 pytestmark = pytest.mark.req("B9")
 
@@ -86,7 +86,7 @@ def test_records_are_found_by_what_is_asked(state: Path, words: tuple[str, ...],
     "words", [("search", "--result", "good"), ("tail", "--since", "soon"), ("verify", "--anchor", "x")]
 )
 def test_a_question_that_makes_no_sense_is_an_error_with_a_hint(state: Path, words: tuple[str, ...]) -> None:
-    with pytest.raises(InvalidConfig) as caught:
+    with pytest.raises(InvalidArgument) as caught:
         call(*words)
     assert caught.value.hint
 
@@ -101,7 +101,7 @@ def test_show_tells_everything_about_a_run_by_its_id_or_number(state: Path) -> N
 
 def test_verify_says_that_it_is_whole_and_gives_an_anchor_that_holds(state: Path) -> None:
     code, said = call("verify")
-    assert code == 0 and said.startswith("whole: 3 records")
+    assert code == 0 and said.startswith("intact: 3 records")
     anchor = said.splitlines()[1].removeprefix("last: ")
 
     assert call("verify", "--anchor", anchor)[0] == 0
@@ -144,13 +144,13 @@ def test_export_gives_json_lines_or_a_table_that_is_no_formula(state: Path, tmp_
     target = tmp_path / "out.jsonl"
     assert call("export", "-o", str(target), "--result", "refused")[0] == 0
     assert json.loads(target.read_text())["run"] == "bbbb"
-    with pytest.raises(InvalidConfig, match="already"):
+    with pytest.raises(AlreadyExists, match="already"):
         call("export", "-o", str(target))
 
 
 def test_without_a_journal_there_is_an_error_with_a_hint(tmp_path: Path) -> None:
     for command in (("tail",), ("verify",), ("stats",)):
-        with pytest.raises(InvalidConfig, match="there is none"):
+        with pytest.raises(NotFound, match="there is none"):
             call(*command, "--dir", str(tmp_path))
 
 
@@ -162,6 +162,6 @@ def test_keygen_makes_a_key_once_and_verify_takes_it(state: Path, tmp_path: Path
 
     assert code == 0 and f"RINGFENCE_AUDIT_KEY={key}" in said
     assert (key.stat().st_mode & 0o777, (key.parent / "audit.key.pub").is_file()) == (0o600, True)
-    with pytest.raises(InvalidConfig, match="already"):
+    with pytest.raises(AlreadyExists, match="already"):
         call("keygen", str(key))
     assert call("verify", "--public-key", f"{key}.pub")[0] == 1, "nothing is signed yet"

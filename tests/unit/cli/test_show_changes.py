@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from ringfence.cli.show_changes import as_refusals, as_tree, summary
-from ringfence.values.change import Change, ChangeKind, Committed, Node, NodeKind, Refusal
+from ringfence.values.change import Change, ChangeKind, CommitRefusal, Committed, Node, NodeKind
 
 pytestmark = pytest.mark.req("D7")
 
@@ -50,7 +50,7 @@ def test_names_paint_nothing_and_are_no_markup() -> None:
     text = shown(
         added(f"{hostile}/{hostile}", refused=f"why {hostile}"), added("l", Node(NodeKind.LINK, 0, 0, hostile))
     )
-    refusals = as_refusals(Committed(refused=(Refusal(hostile, hostile, hostile, hostile),)))
+    refusals = as_refusals(Committed(refused=(CommitRefusal(hostile, hostile, hostile, hostile),)))
 
     for seen in (text, str(refusals[0])):
         assert "\x1b" not in seen and "\u202e" not in seen and "\\x1b[2J[red]\\u202ex\\x0a" in seen

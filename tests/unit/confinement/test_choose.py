@@ -46,7 +46,9 @@ def test_only_the_one_that_was_asked_for_is_considered() -> None:
     assert choose((STRONG, WEAK), frozenset(), only="weak") is WEAK
     with pytest.raises(InitializationFailed, match="weak: lacks"):
         choose((STRONG, WEAK), NEEDED, only="weak")
-    with pytest.raises(InitializationFailed, match="no adapter called 'sandbox-exec'"):
+    with pytest.raises(InitializationFailed, match="no adapter called 'firejail'"):
+        choose((STRONG,), frozenset(), only="firejail")
+    with pytest.raises(InitializationFailed, match="sandbox-exec is not available: it is for macOS"):
         choose((STRONG,), frozenset(), only="sandbox-exec")
 
 

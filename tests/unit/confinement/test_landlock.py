@@ -59,5 +59,6 @@ def test_inside_writing_is_allowed_where_the_grant_says_and_nowhere_else(monkeyp
     found = rules(landlock_words(view))
 
     writable = {path for path, access in found.items() if access & Right.MAKE_REG}
-    assert writable == {"/w", "/not/on/the/host", "/nor/this", "/tmp", "/dev/shm"}
+    assert writable == {"/w", "/not/on/the/host", "/nor/this", "/tmp", "/dev/shm", "/dev/mqueue"}
+    assert found["/proc"] == READ | Right.WRITE_FILE | Right.TRUNCATE
     assert found["/"] == READ

@@ -11,7 +11,7 @@ import pytest
 
 from ringfence.confinement.base import How
 from ringfence.confinement.linux.masks import Masks, find_masks, is_placeholder
-from ringfence.errors import PermissionDenied
+from ringfence.errors import Busy, PermissionDenied
 from ringfence.policy.globs import compiled
 
 
@@ -62,6 +62,19 @@ def test_blacklisted_names_are_hidden_wherever_they_lie_and_are_not_without_the_
 
     assert hidden == {".env", "a/b/.env", "a/secrets.json"}
     assert work.covers() == {}
+
+
+@pytest.mark.req("A3")
+def test_blacklisted_names_in_a_git_directory_are_hidden_too(work: Workspace) -> None:
+    work.repository("sub/.git")
+    for name in ("sub/.git/secrets.json", "sub/.git/info/.env", "sub/.git/objects/ab/secrets.json"):
+        work.add(name)
+
+    covers = work.covers("**/.env", "**/secrets.json", "**/.git/config", protected=(".git/config", ".git/hooks"))
+
+    hidden = {name for name, how in covers.items() if how is How.HIDE}
+    assert hidden == {"sub/.git/secrets.json", "sub/.git/info/.env", "sub/.git/config"}, "objects are git's own data"
+    assert covers["sub/.git/hooks"] is How.FREEZE and covers["sub/.git"] is How.ANCHOR
 
 
 @pytest.mark.req("A3")
@@ -264,7 +277,7 @@ def test_a_workspace_that_somebody_holds_locked_is_refused_after_a_while(
     descriptor = os.open(work.root, os.O_RDONLY)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
-        with pytest.raises(PermissionDenied, match="locked"):
+        with pytest.raises(Busy, match="locked"):
             work.masks()
     finally:
         os.close(descriptor)

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ringfence.confinement.macos.seatbelt import SANDBOX_EXEC, profile, wrap, wrapped
-from ringfence.errors import InvalidConfig
+from ringfence.errors import InvalidArgument
 from ringfence.policy.defaults import BLACKLIST, PROTECTED
 from ringfence.policy.globs import PathRules, escape
 from ringfence.values.grant import Grant
@@ -180,7 +180,7 @@ def test_whatever_a_row_hides_the_profile_denies(names: list[str], start: str) -
     try:
         rows = [row, start + "/".join(map(escape, names))]
         rules = PathRules(rows)
-    except InvalidConfig:
+    except InvalidArgument:
         return
 
     assert rules.matches(path)
@@ -198,12 +198,12 @@ def test_classes_and_wildcards_deny_what_they_match(row: str, path: str) -> None
 
 
 def test_a_nul_character_is_refused() -> None:
-    with pytest.raises(InvalidConfig):
+    with pytest.raises(InvalidArgument):
         profile(a_grant(readable=["/a\0b"]))
 
 
 def test_a_row_that_was_not_expanded_is_refused() -> None:
-    with pytest.raises(InvalidConfig, match="not expanded"):
+    with pytest.raises(InvalidArgument, match="not expanded"):
         profile(Grant(workspace=Path(WORK), denied=("~/.ssh",)))
 
 

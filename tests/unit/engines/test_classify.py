@@ -25,6 +25,10 @@ TABLE: list[tuple[Evidence, Ending]] = [
     (Evidence(SEGV), Signalled(SEGV)),
     (Evidence(SEGV | 0x80), Signalled(SEGV)),  # with a core
     (Evidence(KILLED), Signalled(KILLED)),
+    # the kernel has killed for memory, and says not whom: beside others, one that was small was killed by somebody else
+    (Evidence(KILLED, memory_kills=1), LimitHit(Limit.MEMORY, 1 << 20)),
+    (Evidence(KILLED, memory_kills=1, overlapped=1), Signalled(KILLED)),
+    (Evidence(KILLED, memory_kills=1, overlapped=1, peak_memory_bytes=1 << 19), LimitHit(Limit.MEMORY, 1 << 20)),
     # our own kill counts first, whatever the status says
     (Evidence(KILLED, Limit.WALL), TimedOut(5)),
     (Evidence(exited(0), Limit.WALL), TimedOut(5)),
@@ -83,3 +87,18 @@ def test_every_evidence_has_an_ending(status: int, killed: Limit | None, kills: 
     assert isinstance(ending, get_args(Ending))
     if killed is not None:
         assert isinstance(ending, TimedOut | LimitHit)
+
+
+@pytest.mark.parametrize(
+    ("evidence", "is_shared"),
+    [
+        (Evidence(exited(0), Limit.CPU), False),
+        (Evidence(exited(0), Limit.CPU, overlapped=2), False),
+        (Evidence(exited(0), Limit.CPU, overlapped=2, is_shared=True), True),
+        (Evidence(KILLED, memory_kills=1, overlapped=2), True),
+    ],
+)
+def test_a_limit_that_may_be_a_neighbour_s_doing_says_so(evidence: Evidence, is_shared: bool) -> None:
+    (violation,) = violations(evidence, classify(evidence, LIMITS, 5), LIMITS)
+
+    assert ("which of them is not known" in violation.what) == is_shared

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from ringfence.engines.boxes.control import Control
-from ringfence.engines.boxes.protocol import VERSION, Kind, Manner
+from ringfence.engines.boxes.protocol import VERSION, Manner, MessageKind
 from ringfence.errors import Internal
 
 
@@ -62,8 +62,8 @@ async def turn() -> None:
 def test_ready_says_who_pid_1_is_by_the_kernels_word() -> None:
     async def talk(control: Control, first: FirstProcess) -> None:
         control.configure(("umask", "18"), ())
-        assert first.told() == (Kind.CONFIGURE, 0, ["umask", "18"], 0)
-        first.say(Kind.READY, 0)
+        assert first.told() == (MessageKind.CONFIGURE, 0, ["umask", "18"], 0)
+        first.say(MessageKind.READY, 0)
         await control.ready
         assert control.first_pid == os.getpid()
 
@@ -77,7 +77,7 @@ def test_replies_find_their_job_in_whatever_order_they_come() -> None:
         assert [words[-1] for _, _, words, _ in told] == ["job0", "job1", "job2"]
         assert [id for _, id, _, _ in told] == [job.id for job in jobs] and len({job.id for job in jobs}) == 3
         for job in reversed(jobs):
-            first.say(Kind.ENDED, job.id, job.id << 8, 1, 2, 3)
+            first.say(MessageKind.ENDED, job.id, job.id << 8, 1, 2, 3)
         replies = await asyncio.gather(*(job.ended for job in jobs))
         assert [reply.numbers[0] >> 8 for reply in replies] == [job.id for job in jobs]
         assert not any(job.runs for job in jobs)
@@ -89,10 +89,10 @@ def test_what_belongs_to_no_job_is_ignored_and_a_second_end_too() -> None:
     async def talk(control: Control, first: FirstProcess) -> None:
         job = control.start(["/", "1", "0", "x"], [])
         for id in (0, 99, 2**32 - 1):
-            first.say(Kind.ENDED, id, 0, 0, 0, 0)
-        first.say(Kind.FAILED, job.id, 2)
-        first.say(Kind.ENDED, job.id, 0, 0, 0, 0)
-        assert (await job.ended).kind is Kind.FAILED
+            first.say(MessageKind.ENDED, id, 0, 0, 0, 0)
+        first.say(MessageKind.FAILED, job.id, 2, 0)
+        first.say(MessageKind.ENDED, job.id, 0, 0, 0, 0)
+        assert (await job.ended).kind is MessageKind.FAILED
         await turn()
         assert not control.lost
 
@@ -105,8 +105,8 @@ def test_kill_and_signal_name_the_job() -> None:
         assert first.told()[2][0] == "2"
         control.kill(job)
         control.signal(job, 15)
-        assert first.told() == (Kind.KILL, job.id, [], 0)
-        assert first.told() == (Kind.SIGNAL, job.id, ["15"], 0)
+        assert first.told() == (MessageKind.KILL, job.id, [], 0)
+        assert first.told() == (MessageKind.SIGNAL, job.id, ["15"], 0)
 
     converse(talk)
 
@@ -118,9 +118,9 @@ def test_a_terminal_comes_to_its_job_and_is_closed_where_nobody_wants_it() -> No
             plain, wanting = control.start(["x"], []), control.start(["x"], [], terminal=(24, 80))
             before = len(os.listdir("/proc/self/fd"))
             for id in (99, plain.id):
-                first.say(Kind.TERMINAL, id, descriptors=(far,))
-            first.say(Kind.TERMINAL, wanting.id, descriptors=(far,))
-            first.say(Kind.TERMINAL, wanting.id, descriptors=(far,))
+                first.say(MessageKind.TERMINAL, id, descriptors=(far,))
+            first.say(MessageKind.TERMINAL, wanting.id, descriptors=(far,))
+            first.say(MessageKind.TERMINAL, wanting.id, descriptors=(far,))
             assert wanting.terminal is not None and plain.terminal is None
             got = await wanting.terminal
             await turn()
@@ -136,8 +136,8 @@ def test_a_terminal_comes_to_its_job_and_is_closed_where_nobody_wants_it() -> No
 def test_a_job_that_fails_before_its_terminal_comes_lets_go_of_who_waits_for_it() -> None:
     async def talk(control: Control, first: FirstProcess) -> None:
         job = control.start(["x"], [], terminal=(24, 80))
-        first.say(Kind.FAILED, job.id, 2)
-        assert (await job.ended).numbers == (2,)
+        first.say(MessageKind.FAILED, job.id, 2, 0)
+        assert (await job.ended).numbers == (2, 0)
         assert job.terminal is not None and job.terminal.cancelled()
 
     converse(talk)
@@ -153,7 +153,7 @@ def test_when_pid_1_is_lost_everybody_is_told_once(how: str) -> None:
             first.end.send(b"nonsense")
         elif how == "uninvited descriptor":
             null = os.open("/dev/null", os.O_RDONLY)
-            first.say(Kind.READY, 0, descriptors=(null,))
+            first.say(MessageKind.READY, 0, descriptors=(null,))
             os.close(null)
         first.end.close()
         for job in jobs:
@@ -199,6 +199,6 @@ def test_nothing_is_lost_when_pid_1_is_slow_to_read() -> None:
                 seen.append(first.told()[:2])
             except BlockingIOError:
                 await asyncio.sleep(0.001)
-        assert seen == [(Kind.SPAWN, job.id) for job in jobs] + [(Kind.KILL, job.id) for job in jobs]
+        assert seen == [(MessageKind.SPAWN, job.id) for job in jobs] + [(MessageKind.KILL, job.id) for job in jobs]
 
     converse(talk)

@@ -16,7 +16,7 @@ from ringfence.engines.boxes.protocol import (
     INLINE_MAX,
     REPLY_MAX,
     VERSION,
-    Kind,
+    MessageKind,
     Received,
     Reply,
     parse,
@@ -25,7 +25,7 @@ from ringfence.engines.boxes.protocol import (
 )
 from ringfence.errors import Internal
 
-REPLIES = {Kind.READY: 0, Kind.FAILED: 1, Kind.ENDED: 4, Kind.TERMINAL: 0}
+REPLIES = {MessageKind.READY: 0, MessageKind.FAILED: 2, MessageKind.ENDED: 4, MessageKind.TERMINAL: 0}
 U32, U64 = st.integers(0, 2**32 - 1), st.integers(0, 2**64 - 1)
 
 
@@ -63,25 +63,25 @@ def test_a_header_that_nearly_fits_is_taken_only_if_everything_does(
 ) -> None:
     reply = parsed(struct.pack("=IIII", version, kind, id, length) + body)
 
-    fits = version == VERSION and kind in REPLIES and length == len(body) == REPLIES[Kind(kind)] * 8
+    fits = version == VERSION and kind in REPLIES and length == len(body) == REPLIES[MessageKind(kind)] * 8
     assert (reply is not None) == fits
 
 
 @given(st.sampled_from(sorted(REPLIES)), U32, st.data())
-def test_what_a_box_says_comes_out_as_it_was_said(kind: Kind, id: int, data: st.DataObject) -> None:
+def test_what_a_box_says_comes_out_as_it_was_said(kind: MessageKind, id: int, data: st.DataObject) -> None:
     numbers = tuple(data.draw(st.lists(U64, min_size=REPLIES[kind], max_size=REPLIES[kind])))
 
     assert parse(packet(kind, id, numbers)) == Reply(kind, id, numbers)
 
 
-@pytest.mark.parametrize("kind", [Kind.CONFIGURE, Kind.SPAWN, Kind.KILL])
-def test_a_box_cannot_give_us_orders(kind: Kind) -> None:
+@pytest.mark.parametrize("kind", [MessageKind.CONFIGURE, MessageKind.SPAWN, MessageKind.KILL])
+def test_a_box_cannot_give_us_orders(kind: MessageKind) -> None:
     assert parsed(packet(kind, 1, ())) is None
 
 
 @pytest.mark.parametrize("change", [b"", b"\0"])
 def test_a_reply_with_one_byte_too_few_or_too_many_is_refused(change: bytes) -> None:
-    whole = packet(Kind.ENDED, 1, (0, 1, 2, 3))
+    whole = packet(MessageKind.ENDED, 1, (0, 1, 2, 3))
 
     assert parsed(whole) is not None
     assert parsed(whole + change if change else whole[:-1]) is None
@@ -98,9 +98,9 @@ def pair() -> Iterator[tuple[socket.socket, socket.socket]]:
 
 def test_the_sender_is_known_by_the_kernel_s_word(pair: tuple[socket.socket, socket.socket]) -> None:
     ours, theirs = pair
-    theirs.send(packet(Kind.ENDED, 7, (1, 2, 3, 4)))
+    theirs.send(packet(MessageKind.ENDED, 7, (1, 2, 3, 4)))
 
-    assert receive(ours) == Received(Reply(Kind.ENDED, 7, (1, 2, 3, 4)), os.getpid())
+    assert receive(ours) == Received(Reply(MessageKind.ENDED, 7, (1, 2, 3, 4)), os.getpid())
 
 
 def test_receiving_never_waits_and_notices_the_end(pair: tuple[socket.socket, socket.socket]) -> None:
@@ -115,7 +115,7 @@ def test_receiving_never_waits_and_notices_the_end(pair: tuple[socket.socket, so
 def test_a_message_without_a_sender_is_refused(pair: tuple[socket.socket, socket.socket]) -> None:
     ours, theirs = pair
     ours.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 0)
-    theirs.send(packet(Kind.READY, 0, ()))
+    theirs.send(packet(MessageKind.READY, 0, ()))
 
     with pytest.raises(Internal, match="sender"):
         receive(ours)
@@ -124,7 +124,7 @@ def test_a_message_without_a_sender_is_refused(pair: tuple[socket.socket, socket
 def test_descriptors_that_a_box_sends_are_not_kept(pair: tuple[socket.socket, socket.socket]) -> None:
     ours, theirs = pair
     before = len(os.listdir("/proc/self/fd"))
-    socket.send_fds(theirs, [packet(Kind.READY, 0, ())], [0, 1, 2])
+    socket.send_fds(theirs, [packet(MessageKind.READY, 0, ())], [0, 1, 2])
 
     with suppress(Internal):
         receive(ours)
@@ -166,10 +166,10 @@ def test_words_arrive_whole_and_in_order_however_long(
 ) -> None:
     ours, theirs = pair
 
-    send(ours, Kind.SPAWN, 3, words, [0, 1, 2])
+    send(ours, MessageKind.SPAWN, 3, words, [0, 1, 2])
 
     kind, body, count = body_of(theirs)
-    assert (kind, count) == (Kind.SPAWN, 3)
+    assert (kind, count) == (MessageKind.SPAWN, 3)
     assert body.split(b"\0")[:-1] == [os.fsencode(word) for word in words]
 
 
@@ -178,7 +178,7 @@ def test_a_message_to_a_dead_box_is_an_os_error_and_no_signal(pair: tuple[socket
     theirs.close()
 
     with pytest.raises(OSError):
-        send(ours, Kind.KILL, 1)
+        send(ours, MessageKind.KILL, 1)
 
 
 def test_the_numbers_are_those_of_the_helper() -> None:
@@ -186,8 +186,15 @@ def test_the_numbers_are_those_of_the_helper() -> None:
     with open(header) as file:
         text = file.read()
 
-    for kind in Kind:
+    for kind in MessageKind:
         assert f"{kind.name} = {int(kind)}," in text
     assert f"#define PROTOCOL_VERSION {VERSION}u" in text
     assert f"#define INLINE_MAX ({INLINE_MAX // 1024}u * 1024u)" in text
     assert f"#define BODY_MAX ({BODY_MAX // 1024**2}u * 1024u * 1024u)" in text
+
+
+@pytest.mark.req("C2")
+def test_an_end_on_another_s_account_is_not_taken_for_a_command_s_own() -> None:
+    protocol.check_own_end(Reply(MessageKind.ENDED, 1, (9, 0, 0, 0)))
+    with pytest.raises(Internal, match="another command"):
+        protocol.check_own_end(Reply(MessageKind.ENDED, 1, (9 | protocol.SWEPT, 0, 0, 0)))

@@ -16,10 +16,9 @@ from typing import Any
 
 import pytest
 
-import ringfence
+from ringfence.engines.drivers.python import joined
 from ringfence.engines.frames import parts, read_shown
 
-DRIVER = Path(ringfence.__file__).parent / "engines/drivers/python_context.py"
 # As the engine's, except that it has to bring the socket to descriptor 9 by itself. It enters the workspace late: from
 # 3.13 `-c` itself imports linecache, from wherever it stands.
 BOOTSTRAP = """
@@ -149,7 +148,13 @@ def start(tmp_path: Path) -> Iterator[Start]:
         ours, theirs = socket.socketpair()
         ours.settimeout(PATIENCE_SECONDS)
         logs = {name: tmp_path / f"{name}-{len(contexts)}" for name in ("out", "err")}
-        with theirs, open(DRIVER) as source, open(logs["out"], "ab") as out, open(logs["err"], "ab") as err:
+        (tmp_path / "driver.py").write_text(joined())
+        with (
+            theirs,
+            open(tmp_path / "driver.py") as source,
+            open(logs["out"], "ab") as out,
+            open(logs["err"], "ab") as err,
+        ):
             descriptors = (theirs.fileno(), source.fileno())
             process = subprocess.Popen(
                 [sys.executable, "-c", BOOTSTRAP, *map(str, descriptors), workspace, *preloads],

@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from ringfence.errors import InvalidConfig
+from ringfence.errors import InvalidArgument
 from ringfence.languages import LANGUAGES, Language, find, invocation
 from ringfence.languages.registry import CODE, LONGEST_INLINE
 from ringfence.policy.risk import assess
@@ -41,7 +41,7 @@ def test_the_risk_analysis_knows_the_same_languages_by_the_same_names() -> None:
     ("name", "nearest"), [("pyhton", "python"), ("typscript", "typescript"), ("Pearl", "perl"), ("cobol", None)]
 )
 def test_an_unknown_language_is_refused_with_the_nearest_and_all(name: str, nearest: str | None) -> None:
-    with pytest.raises(InvalidConfig) as caught:
+    with pytest.raises(InvalidArgument) as caught:
         find(name)
 
     assert all(language.name in caught.value.hint for language in LANGUAGES)
@@ -106,12 +106,12 @@ def test_php_is_piped_with_one_opening_tag(code: str, piped: str) -> None:
 
 
 def test_code_that_is_no_text_is_refused() -> None:
-    with pytest.raises(InvalidConfig, match="surrogate") as caught:
+    with pytest.raises(InvalidArgument, match="surrogate") as caught:
         invocation(find("python"), "a\n'\ud800'", "python3")
 
     assert caught.value.line == 2
 
 
 def test_typescript_that_cannot_be_erased_is_refused() -> None:
-    with pytest.raises(InvalidConfig, match="1:1"):
+    with pytest.raises(InvalidArgument, match="1:1"):
         invocation(find("ts"), "export = 1", "node")

@@ -10,7 +10,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from tree_sitter import Language, Parser
 
-from ringfence.errors import InvalidConfig
+from ringfence.errors import InvalidArgument
 from ringfence.languages import erase
 from tests.unit.languages.snippets import SNIPPETS
 
@@ -120,7 +120,7 @@ def test_any_type_in_any_place_leaves_javascript_in_its_place(parts: list[tuple[
 def test_any_text_gives_javascript_or_a_refusal_with_a_place(code: str) -> None:
     try:
         erased = erase(code)
-    except InvalidConfig as refusal:
+    except InvalidArgument as refusal:
         assert refusal.line is not None and 1 <= refusal.line <= code.count("\n") + 1
         assert refusal.column is not None and refusal.column >= 1
     else:
@@ -185,7 +185,7 @@ def test_the_result(code: str, expected: str) -> None:
 def test_what_cannot_be_erased_is_refused_with_its_place_and_what_to_write(
     code: str, line: int, column: int, says: str
 ) -> None:
-    with pytest.raises(InvalidConfig) as caught:
+    with pytest.raises(InvalidArgument) as caught:
         erase(code)
 
     assert (caught.value.line, caught.value.column) == (line, column)

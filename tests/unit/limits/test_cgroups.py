@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from ringfence.limits import cgroup_v1, cgroup_v2, choose
-from ringfence.limits.base import Holder, Reading
+from ringfence.limits.base import ResourceController, UsageReading
 from ringfence.limits.cgroup_v1 import CgroupV1, FoundV1
 from ringfence.limits.cgroup_v2 import CgroupV2, FoundV2
-from ringfence.limits.cgroups import PREFIX, Mounted, hierarchies_of, parse_mounts, read_counter, read_number
+from ringfence.limits.cgroups import PREFIX, CgroupMount, hierarchies_of, parse_mounts, read_counter, read_number
 from ringfence.limits.polling import Polling
 from ringfence.values.limits import Limit, Limits
 
@@ -31,7 +31,7 @@ def test_each_hierarchy_is_found_with_our_own_group_in_it() -> None:
     found = {name: mounted.directory for mounted in first for name in mounted.controllers}
     assert found["memory"] == Path("/sys/fs/cgroup/memory/jobs/7")
     assert found["cpuacct"] == Path("/sys/fs/cgroup/cpu,cpuacct")
-    assert second == Mounted(
+    assert second == CgroupMount(
         frozenset(), Path("/sys/fs/cgroup/unified/user.slice/a.scope"), Path("/sys/fs/cgroup/unified")
     )
 
@@ -111,7 +111,7 @@ def test_v1_reads_usage_peak_and_kills(v1: dict[str, Path]) -> None:
     (memory / "memory.oom_control").write_text("oom_kill_disable 0\nunder_oom 0\noom_kill 2\n")
     (accounting / "cpuacct.usage").write_text("1500000000\n")
 
-    assert holder.read(1) == Reading(cpu_seconds=1.5, memory_bytes=4096)
+    assert holder.read(1) == UsageReading(cpu_seconds=1.5, memory_bytes=4096)
     assert (holder.peak_memory_bytes(), holder.memory_kills()) == (8192, 2)
     holder.start_command()
     assert holder.peak_memory_bytes() == 0
@@ -122,7 +122,7 @@ def test_v1_never_raises_when_its_files_are_gone(v1: dict[str, Path]) -> None:
     _empty(*map(_only_child, v1.values()))
     holder.close()
 
-    assert holder.read(1) == Reading()
+    assert holder.read(1) == UsageReading()
     assert (holder.peak_memory_bytes(), holder.memory_kills()) == (0, 0)
 
 
@@ -146,8 +146,8 @@ def test_controllers_mounted_together_share_one_group(tmp_path: Path) -> None:
 
 
 def test_v1_needs_memory_and_pids_and_a_group_that_we_may_write(v1: dict[str, Path]) -> None:
-    def mounted(*names: str) -> tuple[Mounted, ...]:
-        return tuple(Mounted(frozenset({name}), v1[name], v1[name]) for name in names)
+    def mounted(*names: str) -> tuple[CgroupMount, ...]:
+        return tuple(CgroupMount(frozenset({name}), v1[name], v1[name]) for name in names)
 
     assert cgroup_v1.usable(mounted("memory", "pids", "cpuacct")) == v1
     assert cgroup_v1.usable(mounted("memory", "pids")) == {name: v1[name] for name in ("memory", "pids")}
@@ -171,7 +171,7 @@ def test_v2_takes_the_nearest_group_above_that_hands_memory_and_pids_down(tmp_pa
     near = _v2_group(tmp_path / "user.slice")
     ours = _v2_group(tmp_path / "user.slice" / "a.scope", "")
 
-    assert cgroup_v2.usable(Mounted(frozenset(), ours, tmp_path)) == near
+    assert cgroup_v2.usable(CgroupMount(frozenset(), ours, tmp_path)) == near
 
 
 @pytest.mark.parametrize("controllers", ["", "cpu", "memory", "pids cpu"])
@@ -179,7 +179,7 @@ def test_v2_is_not_usable_where_a_controller_is_missing(tmp_path: Path, controll
     ours = _v2_group(tmp_path / "a", controllers)
     _v2_group(tmp_path, controllers)
 
-    assert cgroup_v2.usable(Mounted(frozenset(), ours, tmp_path)) is None
+    assert cgroup_v2.usable(CgroupMount(frozenset(), ours, tmp_path)) is None
     assert cgroup_v2.usable(None) is None
 
 
@@ -188,7 +188,7 @@ def test_v2_looks_no_higher_than_its_mount(tmp_path: Path) -> None:
     top = _v2_group(tmp_path / "mount", "")
     ours = _v2_group(top / "a", "")
 
-    assert cgroup_v2.usable(Mounted(frozenset(), ours, top)) is None
+    assert cgroup_v2.usable(CgroupMount(frozenset(), ours, top)) is None
 
 
 @pytest.mark.req("B6", "C9")
@@ -204,7 +204,7 @@ def test_v2_writes_the_limits_and_reads_the_counters(tmp_path: Path) -> None:
     (group / "memory.current").write_text("4096\n")
     (group / "memory.peak").write_text("8192\n")
     (group / "memory.events").write_text("low 0\noom 3\noom_kill 1\noom_group_kill 0\n")
-    assert holder.read(1) == Reading(2.5, 4096)
+    assert holder.read(1) == UsageReading(2.5, 4096)
     assert (holder.peak_memory_bytes(), holder.memory_kills()) == (8192, 1)
     _empty(group)
     holder.close()
@@ -235,7 +235,7 @@ def test_polling_holds_the_box_where_the_kernel_refuses_the_group(
 ) -> None:
     monkeypatch.setattr(choose, "_parents", lambda: (None, tmp_path / "not there"))
 
-    holder: Holder = choose.choose(LIMITS)
+    holder: ResourceController = choose.choose(LIMITS)
 
     assert isinstance(holder, Polling)
     assert holder.name == "rlimits and polling"
@@ -259,19 +259,19 @@ def test_a_group_is_preferred_where_it_can_be_made(tmp_path: Path, monkeypatch: 
     ],
 )
 def test_groups_of_a_container_are_read_and_left_to_whoever_made_them(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, files: dict[str, str], kind: type[Holder]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, files: dict[str, str], kind: type[ResourceController]
 ) -> None:
     for name, text in files.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(text)
-    first = tuple(Mounted(frozenset({name}), tmp_path / name, tmp_path) for name in ("memory", "cpuacct"))
-    second = Mounted(frozenset(), tmp_path / "unified", tmp_path)
+    first = tuple(CgroupMount(frozenset({name}), tmp_path / name, tmp_path) for name in ("memory", "cpuacct"))
+    second = CgroupMount(frozenset(), tmp_path / "unified", tmp_path)
     monkeypatch.setattr(choose, "hierarchies_of", lambda pid: (first, second))
 
     holder = choose.find(1, LIMITS)
 
     assert isinstance(holder, kind) and (holder.joins, holder.leftovers) == ((), ())
-    assert holder.read(1) == Reading(cpu_seconds=2.0, memory_bytes=7)
+    assert holder.read(1) == UsageReading(cpu_seconds=2.0, memory_bytes=7)
     holder.start_command()
     holder.close()
     assert all((tmp_path / name).exists() for name in files)
@@ -280,7 +280,7 @@ def test_groups_of_a_container_are_read_and_left_to_whoever_made_them(
 def test_where_the_groups_of_a_container_cannot_be_seen_its_processes_are_looked_at(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    elsewhere = Mounted(frozenset({"memory"}), tmp_path / "gone", tmp_path)
+    elsewhere = CgroupMount(frozenset({"memory"}), tmp_path / "gone", tmp_path)
     monkeypatch.setattr(choose, "hierarchies_of", lambda pid: ((elsewhere,), None))
 
     assert isinstance(choose.find(1, LIMITS), Polling)

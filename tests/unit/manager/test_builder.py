@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ringfence.errors import InvalidConfig
+from ringfence.errors import InvalidArgument, InvalidConfig
 from ringfence.manager.builder import SandboxBuilder, SandboxMode
 from ringfence.policy.load import load_policy
 from ringfence.values.guarantee import Guarantee
@@ -57,7 +57,7 @@ def test_what_is_built_is_a_file() -> None:
 def test_what_is_isolated_is_said_as_a_file_says_it() -> None:
     terms = SandboxBuilder().isolate(["own kernel", "denied_at_open"]).security_mode("permissive").policy().terms()
 
-    assert terms.isolated == {Guarantee.OWN_KERNEL, Guarantee.DENIED_AT_OPEN}
+    assert terms.isolation_requires == {Guarantee.OWN_KERNEL, Guarantee.DENIED_AT_OPEN}
     assert terms.security_mode is SecurityMode.PERMISSIVE
     with pytest.raises(InvalidConfig, match="own_colonel"):
         SandboxBuilder().isolate(["own colonel"]).policy()
@@ -68,5 +68,5 @@ def test_what_makes_no_sense_is_an_error() -> None:
         SandboxBuilder().memory_limit("512QB").policy()
     with pytest.raises(InvalidConfig, match="one of permissive"):
         SandboxBuilder().mode("lax").policy()
-    with pytest.raises(InvalidConfig, match="without any wall"):
+    with pytest.raises(InvalidArgument, match="without any wall"):
         SandboxBuilder().enabled(False).build()

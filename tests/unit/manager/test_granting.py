@@ -5,8 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from ringfence.errors import InvalidConfig, PathAccessDenied
-from ringfence.manager.granting import REQUIRED, Caller, Wish, make_grant
+from ringfence.errors import InvalidArgument, NotADirectory, NotFound, PathAccessDenied, PermissionDenied
+from ringfence.manager.granting import make_grant
+from ringfence.manager.hiding import Caller
+from ringfence.manager.options import REQUIRED, SandboxOptions
 from ringfence.policy.config import SandboxConfig
 from ringfence.policy.defaults import PROTECTED, UNMADE
 from ringfence.policy.globs import compiled
@@ -26,7 +28,7 @@ def caller(tmp_path: Path) -> Caller:
 
 def grant(caller: Caller, config: SandboxConfig | None = None, **wish: object) -> Grant:
     wish.setdefault("workspace", os.path.join(caller.home, "project"))
-    made, _ = make_grant(Wish(**wish), config or SandboxConfig(), caller, {})  # type: ignore[arg-type]
+    made, _ = make_grant(SandboxOptions(**wish), config or SandboxConfig(), caller, {})  # type: ignore[arg-type]
     return made
 
 
@@ -113,7 +115,7 @@ def test_a_link_to_something_blacklisted_is_refused_by_where_it_leads(caller: Ca
 
 
 def test_a_missing_directory_is_named(caller: Caller) -> None:
-    with pytest.raises(PathAccessDenied, match="No such file") as caught:
+    with pytest.raises(NotFound, match="No such file") as caught:
         grant(caller, workspace=os.path.join(caller.home, "nowhere"))
 
     assert caught.value.path.endswith("/nowhere")
@@ -124,7 +126,7 @@ def test_an_unreadable_directory_is_refused(caller: Caller) -> None:
         pytest.skip("root reads everything")
     Path(caller.home, "locked").mkdir(mode=0)
 
-    with pytest.raises(PathAccessDenied, match="Permission denied"):
+    with pytest.raises(PermissionDenied, match="Permission denied"):
         grant(caller, workspace=os.path.join(caller.home, "locked"))
 
 
@@ -132,9 +134,9 @@ def test_a_file_cannot_be_made_writable_but_it_can_be_read(caller: Caller) -> No
     file = Path(caller.home, "notes")
     file.touch()
 
-    with pytest.raises(PathAccessDenied, match="not a directory"):
+    with pytest.raises(NotADirectory, match="not a directory"):
         grant(caller, workspace=file)
-    with pytest.raises(PathAccessDenied, match="not a directory"):
+    with pytest.raises(NotADirectory, match="not a directory"):
         grant(caller, write=(file,))
     assert grant(caller, read=(file,)).readable == (file,)
 
@@ -142,7 +144,7 @@ def test_a_file_cannot_be_made_writable_but_it_can_be_read(caller: Caller) -> No
 @pytest.mark.parametrize("given", ["", "a\0b", "half \ud800 character"])
 @pytest.mark.parametrize("where", ["workspace", "write", "read"])
 def test_what_no_path_can_be_is_an_error_of_ours(caller: Caller, given: str, where: str) -> None:
-    with pytest.raises(InvalidConfig, match="cannot be a path"):
+    with pytest.raises(InvalidArgument, match="cannot be a path"):
         grant(caller, **{where: given if where == "workspace" else (given,)})
 
 
@@ -204,7 +206,7 @@ def test_the_whitelist_is_writable_with_home_and_variables_expanded(caller: Call
 @pytest.mark.req("A4")
 def test_a_whitelist_entry_that_does_not_exist_is_left_out_with_a_note(caller: Caller) -> None:
     made, notes = make_grant(
-        Wish(workspace=os.path.join(caller.home, "project")), SandboxConfig(whitelist=("~/gone",)), caller, {}
+        SandboxOptions(workspace=os.path.join(caller.home, "project")), SandboxConfig(whitelist=("~/gone",)), caller, {}
     )
 
     assert made.writable == ()
@@ -230,7 +232,7 @@ def test_what_is_asked_twice_is_granted_once(caller: Caller) -> None:
 
 
 def test_the_caller_s_own_variables_win_over_what_comes_along(caller: Caller) -> None:
-    wish = Wish(workspace=os.path.join(caller.home, "project"), env=(("LANG", "de_DE"),))
+    wish = SandboxOptions(workspace=os.path.join(caller.home, "project"), env=(("LANG", "de_DE"),))
 
     made, _ = make_grant(wish, SandboxConfig(), caller, {"LANG": "C", "TZ": "UTC"})
 
@@ -239,7 +241,7 @@ def test_the_caller_s_own_variables_win_over_what_comes_along(caller: Caller) ->
 
 @pytest.mark.req("B6")
 def test_the_policy_s_cores_are_granted_as_they_are_and_none_without(caller: Caller) -> None:
-    wish = Wish(workspace=os.path.join(caller.home, "project"))
+    wish = SandboxOptions(workspace=os.path.join(caller.home, "project"))
     terms = effective((load_policy("policies: {default: {max_cpu: 0.5}}", "p.yaml"),), "shell_exec")
 
     held, _ = make_grant(wish, SandboxConfig(), caller, {}, terms)

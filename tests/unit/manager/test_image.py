@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from ringfence.engines.docker.image import ImageFacts, Program, read_answers
-from ringfence.errors import InitializationFailed, InvalidConfig
+from ringfence.engines.docker.image import ImageFacts, ImageProgram, read_answers
+from ringfence.errors import InitializationFailed, InvalidArgument
 from ringfence.manager import image
 from ringfence.manager.image import Recipe, build_command, judge, recipe
 
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.req("B8")
 
 
 def facts(*, user: str = "1000:1000", uid: int | None = 1000, helper_fault: str = "", shell: bool = True) -> ImageFacts:
-    programs = {"sh": Program("/bin/sh", ""), "python3": Program("/usr/bin/python3", "Python 3.11.2")}
+    programs = {"sh": ImageProgram("/bin/sh", ""), "python3": ImageProgram("/usr/bin/python3", "Python 3.11.2")}
     return ImageFacts(
         image="x",
         id="sha256:0",
@@ -70,13 +70,13 @@ def test_the_archive_holds_every_file_that_the_dockerfile_copies() -> None:
 
 @pytest.mark.parametrize("argument", ["SNAPSHOT", "=x", "SNAP SHOT=1", "NOTHING=1", "--network=host"])
 def test_what_is_no_argument_of_the_dockerfile_is_refused(argument: str) -> None:
-    with pytest.raises(InvalidConfig):
+    with pytest.raises(InvalidArgument):
         recipe([argument])
 
 
 @pytest.mark.parametrize("name", ["", "--privileged", "a b", "a\nb", "-x", "x" * 300])
 def test_what_is_no_name_of_an_image_is_refused(name: str) -> None:
-    with pytest.raises(InvalidConfig):
+    with pytest.raises(InvalidArgument):
         recipe(base=name)
 
 
@@ -142,7 +142,7 @@ def test_answers_that_make_no_sense_are_left_out() -> None:
     )
 
     assert uid == 1000
-    assert programs == {"python3": Program("/usr/bin/python3", "Python 3.11.2"), "sh": Program("/bin/sh", "")}
+    assert programs == {"python3": ImageProgram("/usr/bin/python3", "Python 3.11.2"), "sh": ImageProgram("/bin/sh", "")}
 
 
 def test_versions_are_bounded() -> None:

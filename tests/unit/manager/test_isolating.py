@@ -13,14 +13,17 @@ import pytest
 
 from ringfence import PolicyEngine, Result, Sandbox, SecurityMode
 from ringfence.errors import InitializationFailed
+from ringfence.manager import parts as module
 from ringfence.manager import pipeline as pipeline_module
-from ringfence.manager import sandbox as module
 from ringfence.manager.assemble import assemble
+from ringfence.manager.leases import Lease
+from ringfence.manager.options import SandboxOptions
 from ringfence.manager.pipeline import Judge, Pipeline
 from ringfence.policy.decide import decide
 from ringfence.values.grant import Grant
 from ringfence.values.guarantee import Guarantee, Wall
 from ringfence.values.outcome import Exited, Refused
+from ringfence.values.request import Request
 from tests.support.fakes import FakeBox
 
 pytestmark = pytest.mark.req("E2", "D1")
@@ -63,12 +66,15 @@ class Desk:
         self.work.mkdir(parents=True)
         self.engine = TwoWalls()
 
-    def use(self, work: Callable[[Sandbox], Awaitable[Any]], mode: str = "permissive", **options: Any) -> Any:
-        text = f"policies:\n  default:\n    security_mode: {mode}\n    isolated: [own_kernel]\n"
+    def use(
+        self, work: Callable[[Sandbox], Awaitable[Any]], mode: str = "permissive", *, once: bool = False, **options: Any
+    ) -> Any:
+        text = f"policies:\n  default:\n    security_mode: {mode}\n    isolation_requires: [own_kernel]\n"
 
         async def main() -> Any:
             rules = {"policy": PolicyEngine.from_text(text, "p.yaml")} | options
-            async with asyncio.timeout(30), Sandbox(self.work, **rules) as sandbox:
+            make = Sandbox.for_one_call if once else Sandbox
+            async with asyncio.timeout(30), make(self.work, **rules) as sandbox:
                 return await work(sandbox)
 
         return asyncio.run(main())
@@ -130,8 +136,8 @@ def test_a_session_that_began_harmless_refuses_what_needs_more_and_goes_on(desk:
     assert (first.ending, last.ending) == (Exited(0), Exited(0))
     assert isinstance(refused.ending, Refused)
     assert "HIGH risk (curl, line 1) under permissive" in refused.ending.why and "own kernel" in refused.ending.why
-    assert refused.ending.rule == "isolated at p.yaml:4" and "new session" in refused.ending.allow_by
-    assert [found.rule for found in refused.violations] == ["isolated"]
+    assert refused.ending.rule == "isolation_requires at p.yaml:4" and "new session" in refused.ending.allow_by
+    assert [found.rule for found in refused.violations] == ["isolation_requires"]
 
 
 def test_a_session_that_began_isolated_stays_so(desk: Desk) -> None:
@@ -224,23 +230,23 @@ def test_checks_of_a_sandbox_know_the_wall_that_stands(desk: Desk) -> None:
         await sandbox.shell(SAFE)
         return before, sandbox.check_command(HIGH).rule
 
-    assert desk.use(work) == ("default", "isolated")
+    assert desk.use(work) == ("default", "isolation_requires")
 
 
 def test_the_pipeline_trusts_no_box_that_it_is_given(desk: Desk) -> None:
     """Whoever made it: what it gives is looked at before anything runs in it."""
-    rules = PolicyEngine.from_text("policies: {default: {security_mode: permissive, isolated: [own_kernel]}}")
+    rules = PolicyEngine.from_text("policies: {default: {security_mode: permissive, isolation_requires: [own_kernel]}}")
     grant = Grant(workspace=desk.work)
     box = FakeBox(grant)
 
-    async def give(_: object) -> FakeBox:
-        return box
+    async def give(_: object) -> Lease:
+        return Lease.of(box, grant)
 
     async def main() -> list[Result]:
-        assembly = assemble(module.Wish(workspace=desk.work))
+        assembly = assemble(SandboxOptions(workspace=desk.work))
         pipeline = Pipeline(grant, assembly.journal, give, Judge(terms=rules.terms()))
         try:
-            return [await pipeline.run(module.Request(command=command)) for command in (SAFE, HIGH)]
+            return [await pipeline.run(Request(command=command)) for command in (SAFE, HIGH)]
         finally:
             assembly.journal.close()
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ringfence.manager.leavings import _FEW_ENTRIES, _is_untouched, begin_ns
+from ringfence.manager.leftovers import _FEW_ENTRIES, _is_untouched, begin_ns
 
 
 @pytest.fixture

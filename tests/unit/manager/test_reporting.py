@@ -13,13 +13,14 @@ from ringfence.approvals.base import Answer, Approval, Choice, Question
 from ringfence.audit.events import ApprovalAsked, ApprovalEnded, Event, ExecutionEnded, Outcome, Status
 from ringfence.audit.journal import Journal
 from ringfence.errors import RingfenceError
+from ringfence.manager.leases import Lease
 from ringfence.manager.pipeline import Judge, Pipeline
 from ringfence.manager.policing import PolicyEngine
 from ringfence.manager.reporting import Reporting, outcome_of
 from ringfence.values.grant import Grant
 from ringfence.values.limits import Limits
+from ringfence.values.principal import Principal
 from ringfence.values.request import Request
-from ringfence.values.who import Who
 from tests.support.fakes import FakeBox
 
 POLICY = """
@@ -57,13 +58,13 @@ class Bench:
         self.box = FakeBox(self.grant)
         self.told: list[Event] = []
         observers = (observer or self.told.append,)
-        self.reporting = Reporting(who=Who(tool="code_run", session_id="s", sandbox_id="b"), observers=observers)
+        self.reporting = Reporting(who=Principal(tool="code_run", session_id="s", sandbox_id="b"), observers=observers)
         terms = PolicyEngine.from_text(POLICY).terms("code_run")
         self.judge = Judge(terms=terms, who=self.reporting.who, **judge)
         self.pipeline = Pipeline(self.grant, self.journal, self._acquire, self.judge, self.reporting)
 
-    async def _acquire(self, _: object = None) -> FakeBox:
-        return self.box
+    async def _acquire(self, _: object = None) -> Lease:
+        return Lease.of(self.box, self.grant)
 
     def run(self, *commands: str, **parts: Any) -> None:
         async def all_of_them() -> None:

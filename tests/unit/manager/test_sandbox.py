@@ -14,11 +14,11 @@ import ringfence
 from ringfence import BashTool, Output, Result, Sandbox, SandboxExecutor, Verdict
 from ringfence.errors import CommandNotAllowed, InitializationFailed, InvalidConfig, PathAccessDenied, PermissionDenied
 from ringfence.manager import assemble as assembling
-from ringfence.manager import sandbox as module
-from ringfence.manager.assemble import Docker, Judged, RingfenceWarning, assemble
+from ringfence.manager import parts as module
+from ringfence.manager.assemble import RingfenceWarning, assemble
 from ringfence.manager.blocking import wait_for
 from ringfence.manager.configuring import home_directory, load_config, state_directory
-from ringfence.manager.granting import Wish
+from ringfence.manager.options import Docker, SandboxOptions
 from ringfence.values.grant import Grant
 from ringfence.values.outcome import Exited, Refused
 from tests.support.fakes import FakeBox, FakeEngine
@@ -53,7 +53,7 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Desk:
 @pytest.mark.req("C2")
 def test_one_box_serves_many_commands_and_is_gone_at_the_end(desk: Desk) -> None:
     async def work(sandbox: Sandbox) -> list[str]:
-        assert sandbox.is_active
+        assert not sandbox.is_active, "nothing has to run yet"
         return [(await sandbox.shell(f"echo {number}")).stdout for number in range(3)]
 
     assert desk.use(work) == ["0\n", "1\n", "2\n"]
@@ -64,6 +64,7 @@ def test_one_box_serves_many_commands_and_is_gone_at_the_end(desk: Desk) -> None
 
 def test_a_lost_box_is_replaced_by_a_new_one(desk: Desk) -> None:
     async def work(sandbox: Sandbox) -> str:
+        await sandbox.open()
         await desk.engine.boxes[0].close()
         return (await sandbox.shell("echo again")).stdout
 
@@ -160,13 +161,17 @@ def test_a_command_is_judged_without_being_run(desk: Desk) -> None:
 
 @pytest.mark.req("C2", "A3")
 def test_files_go_in_and_out_by_their_path_inside_and_hidden_ones_do_not(desk: Desk) -> None:
-    sandbox = Sandbox(desk.work)
-    sandbox.write_file("a/b", "text")
+    async def work(sandbox: Sandbox) -> None:
+        await sandbox.write_file("a/b", "text")
 
-    assert sandbox.read_file("a/b") == b"text"
-    for name in (".env", ".git/config", "../x", "/etc/passwd"):
-        with pytest.raises(PathAccessDenied):
-            sandbox.write_file(name, b"x")
+        assert await sandbox.read_file("a/b") == await sandbox.files.read("/workspace/a/b") == b"text"
+        for name in (".env", ".git/config", "sub/.git/hooks/x", "/etc/shadow"):
+            with pytest.raises(PathAccessDenied, match="rule: "):
+                await sandbox.write_file(name, b"x")
+        with sandbox.host_files() as files:
+            assert files.read("a/b") == b"text"
+
+    desk.use(work)
 
 
 @pytest.mark.req("A7", "A8")
@@ -184,7 +189,7 @@ def test_the_executor_and_the_tool_say_what_happened_and_the_next_command_runs(d
 
 
 def test_a_directory_outside_is_a_quiet_refusal(desk: Desk) -> None:
-    result = desk.use(lambda sandbox: sandbox.shell("pwd", cwd=desk.home))
+    result = desk.use(lambda sandbox: sandbox.shell("pwd", cwd=desk.home.parent))
 
     assert isinstance(result.ending, Refused)
 
@@ -251,28 +256,44 @@ def environ(desk: Desk, **more: str) -> dict[str, str]:
     return {"HOME": str(desk.home), "PATH": "/usr/bin"} | more
 
 
+@pytest.mark.req("A1", "D8")
+@pytest.mark.parametrize("required", [{}, {"RINGFENCE_PROCESS_SANDBOX_REQUIRED": "0"}])
+@pytest.mark.parametrize("docker", [None, Docker()])
+@pytest.mark.filterwarnings("ignore:RINGFENCE_PROCESS_SANDBOX_REQUIRED=0 has no effect")
+def test_a_sandbox_that_is_switched_off_runs_nothing(
+    desk: Desk, required: dict[str, str], docker: Docker | None
+) -> None:
+    off = environ(desk, RINGFENCE_SANDBOX_ENABLED="0", **required)
+
+    with pytest.raises(InitializationFailed, match="switched off by RINGFENCE_SANDBOX_ENABLED, and nothing runs"):
+        assemble(SandboxOptions(workspace=desk.work, engine=docker), environ=off)
+    assert assemble(SandboxOptions(workspace=desk.work), environ=environ(desk)).engine.name == "native"
+
+
+@pytest.mark.req("A1")
+def test_a_file_that_switches_the_sandbox_off_is_named(desk: Desk) -> None:
+    file = desk.home / "sandbox.json"
+    file.write_text('{"enabled": false}')
+
+    with pytest.raises(InitializationFailed, match=f"switched off by {file}"):
+        assemble(SandboxOptions(workspace=desk.work, config=file), environ=environ(desk))
+
+
 @pytest.mark.req("D8")
-def test_switched_off_but_required_is_an_error_and_never_bare(desk: Desk) -> None:
-    off = environ(desk, RINGFENCE_SANDBOX_ENABLED="0")
-
-    with pytest.warns(RingfenceWarning), pytest.raises(InitializationFailed, match="switched off"):
-        assemble(Wish(workspace=desk.work), environ=off)
-
-
-@pytest.mark.req("D8")
-def test_only_who_switches_it_off_twice_runs_bare(desk: Desk) -> None:
-    off = environ(desk, RINGFENCE_SANDBOX_ENABLED="0", RINGFENCE_PROCESS_SANDBOX_REQUIRED="0")
-
-    with pytest.warns(RingfenceWarning, match="without any wall"):
-        assert assemble(Wish(workspace=desk.work), environ=off).engine.name == "subprocess"
-    assert assemble(Wish(workspace=desk.work), environ=environ(desk)).engine.name == "native"
+@pytest.mark.filterwarnings("ignore:RINGFENCE_PROCESS_SANDBOX_REQUIRED=0 has no effect")
+def test_no_adapter_means_containers_or_nothing(desk: Desk) -> None:
+    for required in ({}, {"RINGFENCE_PROCESS_SANDBOX_REQUIRED": "0"}):
+        none = environ(desk, RINGFENCE_PROCESS_SANDBOX="none", **required)
+        with pytest.raises(InitializationFailed, match="'none', and nothing runs without a wall"):
+            assemble(SandboxOptions(workspace=desk.work), environ=none)
+        assert assemble(SandboxOptions(workspace=desk.work, engine=Docker()), environ=none).engine.name == "docker"
 
 
 @pytest.mark.req("D8")
 @pytest.mark.parametrize("engine", ["wasi", "aio"])
 def test_an_engine_that_is_not_there_is_an_error_and_not_another_engine(desk: Desk, engine: str) -> None:
     with pytest.raises(InvalidConfig, match="not there yet"):
-        assemble(Wish(workspace=desk.work), environ=environ(desk, RINGFENCE_TOOL_ENGINE=engine))
+        assemble(SandboxOptions(workspace=desk.work), environ=environ(desk, RINGFENCE_TOOL_ENGINE=engine))
 
 
 @pytest.mark.req("B1", "D1", "D8")
@@ -281,12 +302,12 @@ def test_docker_is_used_where_the_environment_the_caller_or_the_policy_says_so(d
     policy.write_text("policies: {default: {engine: docker}}\n")
     plain = environ(desk)
 
-    by_variable = assemble(Wish(workspace=desk.work), environ=environ(desk, RINGFENCE_TOOL_ENGINE="docker"))
-    by_caller = assemble(Wish(workspace=desk.work), environ=plain, docker=Docker(url="tcp://127.0.0.1:2375"))
-    by_policy = assemble(Wish(workspace=desk.work), environ=plain, judged=Judged(policy=policy))
+    by_variable = assemble(SandboxOptions(workspace=desk.work), environ=environ(desk, RINGFENCE_TOOL_ENGINE="docker"))
+    by_caller = assemble(SandboxOptions(workspace=desk.work, engine=Docker(url="tcp://127.0.0.1:2375")), environ=plain)
+    by_policy = assemble(SandboxOptions(workspace=desk.work, policy=policy), environ=plain)
 
     assert [made.engine.name for made in (by_variable, by_caller, by_policy)] == ["docker"] * 3
-    assert assemble(Wish(workspace=desk.work), environ=plain).engine.name == "native"
+    assert assemble(SandboxOptions(workspace=desk.work), environ=plain).engine.name == "native"
 
 
 def test_a_policy_s_engine_is_not_changed_by_who_asks_for_docker(desk: Desk, tmp_path: Path) -> None:
@@ -295,34 +316,29 @@ def test_a_policy_s_engine_is_not_changed_by_who_asks_for_docker(desk: Desk, tmp
     asked = Docker(url="unix:///run/docker.sock")
 
     with pytest.raises(InvalidConfig, match="'native' has to be used"):
-        assemble(Wish(workspace=desk.work), environ=environ(desk), judged=Judged(policy=policy), docker=asked)
+        assemble(SandboxOptions(workspace=desk.work, policy=policy, engine=asked), environ=environ(desk))
     settings = environ(desk, RINGFENCE_TOOL_ENGINE="docker")
-    assert assemble(Wish(workspace=desk.work), environ=settings, judged=Judged(policy=policy)).engine.name == "native"
-
-
-def test_a_sandbox_that_is_switched_off_does_not_switch_docker_off(desk: Desk) -> None:
-    off = environ(desk, RINGFENCE_SANDBOX_ENABLED="0", RINGFENCE_PROCESS_SANDBOX_REQUIRED="0")
-
-    with pytest.warns(RingfenceWarning, match="without any wall"):
-        assert assemble(Wish(workspace=desk.work), environ=off, docker=Docker()).engine.name == "docker"
+    assert assemble(SandboxOptions(workspace=desk.work, policy=policy), environ=settings).engine.name == "native"
 
 
 @pytest.mark.parametrize("url", ["docker.sock", "ssh://host", "unix://", "npipe:////./pipe/docker_engine"])
 def test_an_address_that_no_daemon_can_have_is_refused_and_says_what_one_looks_like(desk: Desk, url: str) -> None:
     with pytest.raises(InvalidConfig, match="unix:///path"):
-        assemble(Wish(workspace=desk.work), environ=environ(desk), docker=Docker(url=url))
+        assemble(SandboxOptions(workspace=desk.work, engine=Docker(url=url)), environ=environ(desk))
 
 
 @pytest.mark.req("D8")
 def test_read_only_binds_of_the_environment_become_readable(desk: Desk) -> None:
     (desk.home / "data").mkdir()
-    made = assemble(Wish(workspace=desk.work), environ=environ(desk, RINGFENCE_BWRAP_RO_BINDS=f"{desk.home}/data"))
+    made = assemble(
+        SandboxOptions(workspace=desk.work), environ=environ(desk, RINGFENCE_BWRAP_RO_BINDS=f"{desk.home}/data")
+    )
 
     assert made.grant.readable == (desk.home / "data",)
 
 
 def test_the_environment_of_the_caller_is_not_in_the_grant(desk: Desk) -> None:
-    made = assemble(Wish(workspace=desk.work), environ=environ(desk, TOKEN="hunter2", LANG="C"))
+    made = assemble(SandboxOptions(workspace=desk.work), environ=environ(desk, TOKEN="hunter2", LANG="C"))
 
     assert "hunter2" not in str(made.grant)
     assert dict(made.grant.env)["LANG"] == "C"

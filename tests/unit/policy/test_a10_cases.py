@@ -7,8 +7,9 @@ import pytest
 
 from ringfence.confinement.macos.seatbelt import profile
 from ringfence.errors import InvalidConfig
-from ringfence.policy.config import SandboxConfig, config_location, expand, parse_config
+from ringfence.policy.config import SandboxConfig, config_location, parse_config
 from ringfence.policy.defaults import BLACKLIST
+from ringfence.policy.expanding import expand
 from ringfence.policy.globs import PathRules
 from ringfence.values.grant import Grant
 from tests.support.sbpl import decide

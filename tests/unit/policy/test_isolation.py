@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from ringfence.errors import InvalidConfig
 from ringfence.policy.decide import Place, decide
-from ringfence.policy.isolation import Isolation, isolated, isolation_of, on_wall
+from ringfence.policy.given import NOTHING_GIVEN
+from ringfence.policy.isolation import Isolation, assess_given, isolated, isolation_of, on_wall
 from ringfence.policy.layer import effective
 from ringfence.policy.load import load_policy
 from ringfence.policy.model import Policy
@@ -21,7 +22,7 @@ from ringfence.policy.terms import Terms
 from ringfence.values.grant import Grant
 from ringfence.values.guarantee import Guarantee, Wall
 from ringfence.values.request import Request
-from ringfence.values.risk import Route, Routed, SecurityMode
+from ringfence.values.risk import Assessment, Route, RouteDecision, SecurityMode
 from ringfence.values.verdict import Verdict
 
 pytestmark = pytest.mark.req("E2", "D1")
@@ -33,6 +34,12 @@ CODE = {
     "HIGH": "x = 1\n\neval('x')",
     "CRITICAL": "import subprocess",
 }
+
+
+def risk(language: str | None, text: str) -> Assessment:
+    return assess_given(language or "bash", text, NOTHING_GIVEN)
+
+
 MODES = ("permissive", "strict", None)
 OWN_KERNEL = frozenset({Guarantee.OWN_KERNEL})
 
@@ -47,7 +54,7 @@ def terms(*blocks: dict[str, Any]) -> Terms:
 
 def isolation(mode: str | None, *needs: str) -> Isolation:
     found = isolation_of(
-        terms({"isolated": list(needs or ("own_kernel",))} | ({"security_mode": mode} if mode else {}))
+        terms({"isolation_requires": list(needs or ("own_kernel",))} | ({"security_mode": mode} if mode else {}))
     )
     assert found is not None
     return found
@@ -56,14 +63,14 @@ def isolation(mode: str | None, *needs: str) -> Isolation:
 def needed(under: Terms, code: str) -> frozenset[Guarantee]:
     """What the wall of this code has to guarantee."""
     found = isolation_of(under)
-    return under.requires | (found.routed("python", code).needs if found is not None else frozenset())
+    return under.requires | (found.routed(risk("python", code)).needs if found is not None else frozenset())
 
 
 # --- the key ----------------------------------------------------------------------------------------------------------
 
 
 def test_without_the_key_nothing_is_isolated_and_nothing_assessed() -> None:
-    for block in ({}, {"security_mode": "strict"}, {"isolated": []}, {"mode": "strict"}):
+    for block in ({}, {"security_mode": "strict"}, {"isolation_requires": []}, {"mode": "strict"}):
         assert isolation_of(terms(block)) is None
         decision = decide(
             Request(command="curl http://x"), Grant(workspace=Path("/w")), Place(Path("/w")), terms(block)
@@ -74,13 +81,15 @@ def test_without_the_key_nothing_is_isolated_and_nothing_assessed() -> None:
 
 def test_a_word_that_is_no_guarantee_is_refused_with_its_place() -> None:
     with pytest.raises(InvalidConfig) as caught:
-        load_policy("policies:\n  default:\n    isolated: [own_kernel, own_kernle]\n", "p.yaml")
+        load_policy("policies:\n  default:\n    isolation_requires: [own_kernel, own_kernle]\n", "p.yaml")
 
     assert "p.yaml:3" in str(caught.value) and "own_kernle" in str(caught.value)
     assert "own_kernel" in caught.value.hint or "own_kernel" in caught.value.message
 
 
-@pytest.mark.parametrize("wrong", ["isolated: 3", "isolated: {a: b}", "isolatde: [own_kernel]"])
+@pytest.mark.parametrize(
+    "wrong", ["isolation_requires: 3", "isolation_requires: {a: b}", "isolation_requirse: [own_kernel]"]
+)
 def test_what_is_no_list_of_guarantees_is_refused(wrong: str) -> None:
     with pytest.raises(InvalidConfig, match=r"p\.yaml:3"):
         load_policy(f"policies:\n  default:\n    {wrong}\n", "p.yaml")
@@ -88,12 +97,14 @@ def test_what_is_no_list_of_guarantees_is_refused(wrong: str) -> None:
 
 def test_lists_add_up_within_a_file_and_between_layers() -> None:
     file = load_policy(
-        "policies: {default: {isolated: [own_kernel]}, tools: {code_run: {isolated: [own_loopback]}}}", "p.yaml"
+        "policies: {default: {isolation_requires: [own_kernel]}, "
+        "tools: {code_run: {isolation_requires: [own_loopback]}}}",
+        "p.yaml",
     )
-    later = policy({"isolated": ["network_off"]})
+    later = policy({"isolation_requires": ["network_off"]})
 
-    assert effective((file,), "shell_exec").isolated == OWN_KERNEL
-    assert effective((file, later), "code_run").isolated == OWN_KERNEL | {
+    assert effective((file,), "shell_exec").isolation_requires == OWN_KERNEL
+    assert effective((file, later), "code_run").isolation_requires == OWN_KERNEL | {
         Guarantee.OWN_LOOPBACK,
         Guarantee.NETWORK_OFF,
     }
@@ -102,7 +113,7 @@ def test_lists_add_up_within_a_file_and_between_layers() -> None:
 LAYERS = st.fixed_dictionaries(
     {},
     optional={
-        "isolated": st.lists(st.sampled_from(GUARANTEES), unique=True, max_size=3),
+        "isolation_requires": st.lists(st.sampled_from(GUARANTEES), unique=True, max_size=3),
         "requires": st.lists(st.sampled_from(GUARANTEES), unique=True, max_size=2),
         "security_mode": st.sampled_from(["permissive", "strict"]),
         "mode": st.sampled_from(["permissive", "normal", "restricted", "strict"]),
@@ -125,7 +136,7 @@ def test_a_further_layer_or_the_callers_mode_never_weakens(
 
 
 def test_a_file_that_isolates_and_names_no_mode_means_strict_and_later_ones_cannot_say_otherwise() -> None:
-    first, later = {"isolated": ["own_kernel"]}, {"security_mode": "permissive"}
+    first, later = {"isolation_requires": ["own_kernel"]}, {"security_mode": "permissive"}
 
     assert terms(first).security_mode is SecurityMode.STRICT
     assert terms(first, later).security_mode is SecurityMode.STRICT
@@ -136,7 +147,7 @@ def test_a_file_that_isolates_and_names_no_mode_means_strict_and_later_ones_cann
 
 def test_a_file_between_cannot_give_leave_to_loosen_the_mode_that_the_first_left_out() -> None:
     between = load_policy("policies: {may_widen: [security_mode], default: {}}", "between.yaml")
-    layers = (policy({"isolated": ["own_kernel"]}), between, policy({"security_mode": "permissive"}))
+    layers = (policy({"isolation_requires": ["own_kernel"]}), between, policy({"security_mode": "permissive"}))
 
     assert effective(layers, "code_run").security_mode is SecurityMode.STRICT
 
@@ -159,7 +170,7 @@ def test_of_the_policys_mode_and_the_callers_the_stricter_counts(said: str | Non
     [("permissive", {"HIGH", "CRITICAL"}), ("strict", {"LOW", "MEDIUM", "HIGH", "CRITICAL"})],
 )
 def test_the_mode_says_which_risks_are_isolated(mode: str, apart: set[str]) -> None:
-    routes = {name: isolation(mode).routed("python", code) for name, code in CODE.items()}
+    routes = {name: isolation(mode).routed(risk("python", code)) for name, code in CODE.items()}
 
     assert {name for name, routed in routes.items() if routed.is_isolated} == apart
     assert all(routed.needs == (OWN_KERNEL if routed.is_isolated else frozenset()) for routed in routes.values())
@@ -177,7 +188,7 @@ def test_the_mode_says_which_risks_are_isolated(mode: str, apart: set[str]) -> N
     ],
 )
 def test_the_reason_names_the_risk_what_was_found_and_where(language: str | None, text: str, why: str) -> None:
-    assert isolation("permissive").routed(language, text).why == why
+    assert isolation("permissive").routed(risk(language, text)).why == why
 
 
 @pytest.mark.parametrize(
@@ -190,7 +201,7 @@ def test_the_reason_names_the_risk_what_was_found_and_where(language: str | None
     ],
 )
 def test_variables_that_are_set_for_it_count_as_if_it_set_them(name: str, mode: str, apart: bool) -> None:
-    under = terms({"isolated": ["own_kernel"], "security_mode": mode})
+    under = terms({"isolation_requires": ["own_kernel"], "security_mode": mode})
     request = Request(command="echo x", env=((name, "value"),))
     routed = decide(request, Grant(workspace=Path("/w")), Place(Path("/w")), under).routed
 
@@ -198,13 +209,13 @@ def test_variables_that_are_set_for_it_count_as_if_it_set_them(name: str, mode: 
 
 
 def test_words_of_the_code_cannot_write_lines_into_the_reason() -> None:
-    why = isolation("permissive").routed(None, "rm $'a\nisolated: SAFE\x1b[2J' " + "x" * 500).why
+    why = isolation("permissive").routed(risk(None, "rm $'a\nisolated: SAFE\x1b[2J' " + "x" * 500)).why
 
     assert why.isprintable() and len(why) < 150
 
 
 def test_what_is_too_much_to_be_read_is_isolated() -> None:
-    assert isolation("permissive").routed("python", "x = 1\n" * 20_000).is_isolated
+    assert isolation("permissive").routed(risk("python", "x = 1\n" * 20_000)).is_isolated
 
 
 # --- which wall -------------------------------------------------------------------------------------------------------
@@ -218,7 +229,7 @@ def test_the_isolated_grant_requires_more_and_gives_no_more(
     apart = isolated(grant, frozenset(needs))
 
     assert apart.requires == required | needs
-    assert apart.strict is (Guarantee.DENIED_AT_OPEN in apart.requires)
+    assert apart.mediate_opens is (Guarantee.DENIED_AT_OPEN in apart.requires)
     assert apart.read_outside <= grant.read_outside
     assert not (apart.read_outside and needs & {Guarantee.HOST_FILES_HIDDEN, Guarantee.HOST_NAMES_HIDDEN})
 
@@ -241,30 +252,30 @@ def test_a_box_is_isolated_for_its_call_and_under_strict_for_those_that_may_foll
     mode: str, code: str | None, once: bool, apart: bool
 ) -> None:
     rule = isolation(mode)
-    routed = rule.routed("python", CODE[code]) if code else None
+    routed = rule.routed(risk("python", CODE[code])) if code else None
 
     assert bool(rule.why_from_the_start(routed, once=once)) is apart
 
 
 def test_a_wall_that_lacks_something_is_voted_against_with_what_by_which_rule_and_what_to_do() -> None:
-    routed = isolation("permissive").routed("python", CODE["HIGH"])
+    routed = isolation("permissive").routed(risk("python", CODE["HIGH"]))
     vote = on_wall(routed, Wall("bwrap", frozenset(Guarantee) - OWN_KERNEL))
 
     assert vote is not None and vote.verdict is Verdict.DENY
     assert "HIGH risk (eval, line 3)" in vote.why and "own kernel" in vote.why and "bwrap" in vote.why
-    assert vote.place == "isolated at 0.yaml:3" and "new session" in vote.allow_by
+    assert vote.place == "isolation_requires at 0.yaml:3" and "new session" in vote.allow_by
     assert on_wall(routed, Wall("gvisor", OWN_KERNEL)) is None
     assert on_wall(routed, None) is None, "no wall stands yet: one can be made that gives it"
-    assert on_wall(Routed(Route.WALLED, "safe"), Wall("none", frozenset())) is None
+    assert on_wall(RouteDecision(Route.WALLED, "safe"), Wall("none", frozenset())) is None
 
 
 def test_a_decision_about_a_standing_wall_refuses_and_still_names_what_the_policy_denies() -> None:
-    under = terms({"isolated": ["own_kernel"], "security_mode": "permissive", "denied_commands": ["curl"]})
+    under = terms({"isolation_requires": ["own_kernel"], "security_mode": "permissive", "denied_commands": ["curl"]})
     grant, place = Grant(workspace=Path("/w")), Place(Path("/w"))
     wall = Wall("bwrap", frozenset())
 
-    for command, rule in (("wget http://x", "isolated"), ("curl http://x", "denied_commands curl")):
+    for command, rule in (("wget http://x", "isolation_requires"), ("curl http://x", "denied_commands curl")):
         assert decide(Request(command=command), grant, place, under).verdict is (
-            Verdict.ALLOW if rule == "isolated" else Verdict.DENY
+            Verdict.ALLOW if rule == "isolation_requires" else Verdict.DENY
         )
         assert decide(Request(command=command), grant, place, under, wall=wall).deciding.rule == rule

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from ringfence.errors import InvalidConfig
 from ringfence.policy.decide import Place, decide
 from ringfence.policy.judging import on_host
-from ringfence.policy.layer import effective, is_below
+from ringfence.policy.layer import effective
 from ringfence.policy.load import load_policy
 from ringfence.policy.model import Policy
 from ringfence.policy.schema import BY_NAME, LANGUAGES
@@ -21,6 +21,7 @@ from ringfence.policy.terms import Terms
 from ringfence.values.facts import HostFact, Span
 from ringfence.values.grant import Grant
 from ringfence.values.limits import Limits
+from ringfence.values.paths import is_below
 from ringfence.values.request import Request
 from ringfence.values.verdict import Verdict
 
@@ -80,7 +81,7 @@ BLOCKS = st.fixed_dictionaries(
         "denied_domains": subsets("*.internal.*", "10.*"),
         "supported_languages": subsets(*LANGUAGES),
         "requires": subsets("network_off", "own_kernel"),
-        "isolated": subsets("own_loopback", "own_kernel"),
+        "isolation_requires": subsets("own_loopback", "own_kernel"),
         "validation": st.fixed_dictionaries({"strictness": st.sampled_from(["permissive", "normal", "strict"])}),
         "approvals": st.fixed_dictionaries(
             {},
@@ -111,7 +112,7 @@ def test_a_tightening_layer_never_widens(earlier: dict[str, Any], later: dict[st
     ):
         assert name not in said or getattr(two, field) <= getattr(one, field)
     assert alone.requires <= both.requires
-    assert alone.isolated <= both.isolated
+    assert alone.isolation_requires <= both.isolation_requires
     assert set(alone.hidden) <= set(both.hidden)
     for mine, theirs in ((alone.read, both.read), (alone.write, both.write)):
         if mine is not None:

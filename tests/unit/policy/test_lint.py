@@ -32,8 +32,8 @@ def default(line: str) -> str:
         ("denied_domains: ['*.corp', db.corp]", "'db.corp' adds nothing"),
         ("denied_domains: [10.0.0.0/8, 10.1.0.0/16]", "'10.1.0.0/16' adds nothing"),
         ("network_access: false, allowed_domains: [a.com]", "allowed_domains never counts"),
-        ("isolated: [own_kernel], requires: [own_kernel, network_off]", "gets no other wall"),
-        ("isolated: [own_kernel], filesystem: {strict: true}", "does not run"),
+        ("isolation_requires: [own_kernel], requires: [own_kernel, network_off]", "gets no other wall"),
+        ("isolation_requires: [own_kernel], filesystem: {mediate_opens: true}", "does not run"),
     ],
 )
 def test_a_rule_that_does_nothing_is_named(line: str, what: str) -> None:

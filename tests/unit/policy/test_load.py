@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from ringfence.errors import InvalidConfig
 from ringfence.policy.layer import effective
 from ringfence.policy.load import load_policy
-from ringfence.policy.reading import Surroundings
+from ringfence.policy.reading import ExpansionContext
 from ringfence.policy.schema import SETTINGS
 from ringfence.values.limits import Limits
 
@@ -85,8 +85,8 @@ BAD = [
     (default("allowed_domains: ['*']"), "3:23", "allows everything", "leave"),
     (default("allowed_domains: ['https://example.com/']"), "3:23", "URL", "host alone"),
     (default("allowed_domains: ['exa mple.com']"), "3:23", "neither a host name", "10.0.0.0/8"),
-    (default("allowed_domains: ['example.com:99999']"), "3:23", "'99999' is no port", "65535"),
-    (default("network: {denylist: {ports: [70000]}}"), "3:34", "'70000' is no port", "65535"),
+    (default("allowed_domains: ['example.com:99999']"), "3:23", "'99999' is not a port", "65535"),
+    (default("network: {denylist: {ports: [70000]}}"), "3:34", "'70000' is not a port", "65535"),
     (default("denied_paths: [secrets/x]"), "3:20", "is relative", "/workspace/secrets/x"),
     (default("denied_paths: [/a/../b]"), "3:20", "`..`", "path that is meant"),
     (default("denied_paths: ['/**']"), "3:20", "hides everything", "name what"),
@@ -124,6 +124,53 @@ def test_what_is_wrong_is_named_with_its_place_and_remedy(text: str, place: str,
     assert caught.value.message.startswith(f"p.yaml:{place}: "), caught.value.message
     assert what in caught.value.message
     assert remedy in caught.value.hint, caught.value.hint
+
+
+WRONG_IN_MANY_PLACES = """\
+policies:
+  default:
+    max_memry: 1GB
+    max_memory: 5QB
+    max_memory: 1GB
+    denied_commands:
+      - command: rm -rf
+        matches: [rm x, rm -rf y, rm z]
+      - {comand: dd, y: 1}
+      - ''
+    engine: nativ
+  tools:
+    shel_exec: {risk_level: hihg}
+  agent_roles:
+    a: {inherits: [b, nobody], tools: [shell_exce, file_read]}
+    b: {inherits: a}
+  may_widen: [max_memroy, max_memory]
+  typo: 1
+"""
+
+
+@pytest.mark.req("B4")
+def test_all_errors_of_a_file_are_named_at_once_in_the_order_of_their_lines() -> None:
+    with pytest.raises(InvalidConfig) as caught:
+        load_policy(WRONG_IN_MANY_PLACES, "p.yaml")
+
+    found = [(fault.line, fault.column) for fault in caught.value.faults]
+    assert found == [
+        (3, 5), (4, 17), (5, 5), (8, 19), (8, 35), (9, 10), (9, 22), (10, 9), (11, 13), (13, 5), (13, 29),
+        (15, 23), (15, 40), (16, 19), (17, 15), (18, 3),
+    ]  # fmt: skip
+    assert caught.value.message == "p.yaml: 16 errors"
+    assert all(str(fault) in str(caught.value) for fault in caught.value.faults)
+    assert "\n  p.yaml:3:5: unknown key 'max_memry' (did you mean 'max_memory'?)\n" in str(caught.value)
+
+
+def test_a_file_of_errors_is_not_read_to_its_end() -> None:
+    rows = "\n".join(f"    wrong_{number}: 1" for number in range(20_000))
+
+    with pytest.raises(InvalidConfig) as caught:
+        load_policy(f"policies:\n  default:\n{rows}\n", "p.yaml")
+
+    assert len(caught.value.faults) == 50
+    assert "at least 50 errors" in caught.value.message
 
 
 @pytest.mark.parametrize("key", SETTINGS, ids=lambda key: key.name)
@@ -173,7 +220,7 @@ def test_a_program_called_yes_is_no_flag() -> None:
 
 def test_home_and_variables_in_paths_are_put_in() -> None:
     text = default("filesystem: {deny: [~/keys, $DATA/x]}")
-    policy = load_policy(text, "p.yaml", Surroundings("/home/ann", {"DATA": "/srv"}))
+    policy = load_policy(text, "p.yaml", ExpansionContext("/home/ann", {"DATA": "/srv"}))
 
     assert [rule.row for rule in policy.default["filesystem.deny"].value] == ["/home/ann/keys", "/srv/x"]
 

@@ -135,5 +135,5 @@ def test_markup_is_read_in_jsx_and_tsx() -> None:
 
 
 @pytest.mark.parametrize("table", [rows.MODULES, rows.MEMBERS, rows.GLOBALS, rows.PROPERTIES, rows.CONSTRUCTS])
-def test_every_row_has_its_reason(table: dict[str, rows.Row]) -> None:
+def test_every_row_has_its_reason(table: dict[str, rows.RiskRow]) -> None:
     assert [name for name, row in table.items() if not row.why] == []

@@ -208,5 +208,5 @@ def test_no_module_is_both_harmless_and_of_a_risk_that_its_import_hides() -> Non
 
 
 @pytest.mark.parametrize("table", [rows.MODULES, rows.MEMBERS, rows.BUILTINS, rows.ATTRIBUTES])
-def test_every_row_has_its_reason(table: dict[str, rows.Row]) -> None:
+def test_every_row_has_its_reason(table: dict[str, rows.RiskRow]) -> None:
     assert [name for name, row in table.items() if not row.why] == []

@@ -138,16 +138,18 @@ def test_permissive_follows_the_advice_and_still_walls_everything() -> None:
 
 @pytest.mark.parametrize("mode", SecurityMode)
 @pytest.mark.parametrize("risk", Risk)
-def test_only_safe_code_under_permissive_runs_bare_and_only_when_asked_for(mode: SecurityMode, risk: Risk) -> None:
-    bare = route(looks(risk), mode, bare_when_safe=True) is Route.DIRECT
+def test_only_safe_code_under_permissive_has_the_light_wall_and_only_when_asked_for(
+    mode: SecurityMode, risk: Risk
+) -> None:
+    light = route(looks(risk), mode, light_when_safe=True) is Route.DIRECT
 
-    assert bare == (mode is SecurityMode.PERMISSIVE and risk is Risk.SAFE)
+    assert light == (mode is SecurityMode.PERMISSIVE and risk is Risk.SAFE)
     assert route(looks(risk), mode) is not Route.DIRECT
 
 
 @pytest.mark.parametrize("mode", SecurityMode)
 @pytest.mark.parametrize("asked", [False, True])
 def test_more_risk_never_means_less_wall(mode: SecurityMode, asked: bool) -> None:
-    routes = [route(looks(risk), mode, bare_when_safe=asked) for risk in Risk]
+    routes = [route(looks(risk), mode, light_when_safe=asked) for risk in Risk]
 
     assert routes == sorted(routes)

@@ -69,7 +69,7 @@ def test_a_finding_says_where() -> None:
 
 
 @pytest.mark.parametrize("table", [rows.PROGRAMS, rows.LOADER_VARIABLES])
-def test_every_row_has_its_reason(table: dict[str, rows.Row]) -> None:
+def test_every_row_has_its_reason(table: dict[str, rows.RiskRow]) -> None:
     assert [name for name, row in table.items() if not row.why] == []
 
 

@@ -10,7 +10,7 @@ pytestmark = pytest.mark.req("D8")
 
 
 def test_nothing_set_means_a_wall_is_required_and_chosen() -> None:
-    assert read_settings({}) == ProcessSandboxSettings(adapter=None, required=True, tool_engine=None)
+    assert read_settings({}) == ProcessSandboxSettings(adapter=None, tool_engine=None)
 
 
 @pytest.mark.parametrize("prefix", ["RINGFENCE", "OPENAGENTIC"])
@@ -18,19 +18,18 @@ def test_every_variable_is_read_under_both_names(prefix: str) -> None:
     settings = read_settings(
         {
             f"{prefix}_PROCESS_SANDBOX": "bwrap",
-            f"{prefix}_PROCESS_SANDBOX_REQUIRED": "0",
+            f"{prefix}_PROCESS_SANDBOX_REQUIRED": "1",
             f"{prefix}_BWRAP_PATH": "/opt/bwrap",
             f"{prefix}_BWRAP_NETWORK": "deny",
-            f"{prefix}_BWRAP_RO_BINDS": "/usr,/bin, /lib,",
+            f"{prefix}_BWRAP_RO_BINDS": "/usr,/bin, /lib, /srv/data/,",
             f"{prefix}_TOOL_ENGINE": "native",
         }
     )
 
     assert settings == ProcessSandboxSettings(
         adapter="bwrap",
-        required=False,
         bwrap_path="/opt/bwrap",
-        ro_binds=("/usr", "/bin", "/lib"),
+        ro_binds=("/srv/data",),  # the others are shown anyway
         tool_engine="native",
     )
 
@@ -70,12 +69,13 @@ def test_a_bad_value_is_an_error_that_names_the_variable_and_what_is_valid(name:
     assert valid in caught.value.hint
 
 
-def test_running_without_a_wall_takes_two_settings() -> None:
-    with pytest.raises(InvalidConfig, match="a wall is required"):
-        read_settings({"RINGFENCE_PROCESS_SANDBOX": "none"})
+@pytest.mark.req("D8")
+@pytest.mark.parametrize("name", ["RINGFENCE_PROCESS_SANDBOX_REQUIRED", "OPENAGENTIC_PROCESS_SANDBOX_REQUIRED"])
+def test_a_wall_cannot_be_declared_not_required(name: str) -> None:
+    (warning,) = read_settings({name: "no"}).warnings
 
-    both = {"RINGFENCE_PROCESS_SANDBOX": "none", "RINGFENCE_PROCESS_SANDBOX_REQUIRED": "no"}
-    assert read_settings(both).adapter == "none"
+    assert warning.startswith(f"{name}=no has no effect: nothing runs without a wall")
+    assert read_settings({name: "yes"}).warnings == ()
 
 
 def test_a_bare_program_name_is_left_for_path() -> None:

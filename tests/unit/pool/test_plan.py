@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ringfence.errors import InvalidConfig
+from ringfence.errors import InvalidArgument
 from ringfence.pool.plan import (
     LONGEST_PAUSE_SECONDS,
     SHORTEST_WAIT_SECONDS,
-    Plan,
     PoolConfig,
-    Snapshot,
+    PoolPlan,
+    PoolSnapshot,
     pause_seconds,
     plan,
 )
@@ -21,36 +21,36 @@ from ringfence.pool.plan import (
 CONFIG = PoolConfig(min_instances=2, max_instances=4, max_age_seconds=100, starts_per_second=10)
 
 
-def planned(*born: float, now: float = 0.0, config: PoolConfig = CONFIG, **more: Any) -> Plan:
-    return plan(Snapshot(**({"born": born, "members": len(born)} | more)), config, now)
+def planned(*born: float, now: float = 0.0, config: PoolConfig = CONFIG, **more: Any) -> PoolPlan:
+    return plan(PoolSnapshot(**({"born": born, "members": len(born)} | more)), config, now)
 
 
 def test_an_empty_pool_starts_one_and_looks_again_when_the_rate_allows_the_next() -> None:
     config = PoolConfig(min_instances=2, starts_at_once=2, starts_per_second=10)
 
-    assert planned(config=config) == Plan(start=1, wait_seconds=0.1)
+    assert planned(config=config) == PoolPlan(start=1, wait_seconds=0.1)
 
 
 def test_a_full_pool_does_nothing_until_its_members_age() -> None:
-    assert planned(0, 0, now=1) == Plan(wait_seconds=89)
+    assert planned(0, 0, now=1) == PoolPlan(wait_seconds=89)
 
 
 def test_the_rate_holds_back_a_start() -> None:
-    assert planned(refilled_at=0.0, now=0.04) == Plan(wait_seconds=pytest.approx(0.06))
+    assert planned(refilled_at=0.0, now=0.04) == PoolPlan(wait_seconds=pytest.approx(0.06))
     assert planned(refilled_at=0.0, now=0.11).start == 1
 
 
 def test_no_more_are_under_way_than_may_be_at_once() -> None:
-    assert planned(refilling=1, members=1) == Plan()
+    assert planned(refilling=1, members=1) == PoolPlan()
 
 
 def test_the_maximum_holds_back_a_start() -> None:
-    assert planned(members=4) == Plan()
+    assert planned(members=4) == PoolPlan()
     assert planned(members=3).start == 1
 
 
 def test_a_failure_holds_back_a_start_and_each_further_one_for_longer() -> None:
-    assert planned(failed_at=0.0, failures_in_a_row=3, now=0.1) == Plan(wait_seconds=pytest.approx(0.3))
+    assert planned(failed_at=0.0, failures_in_a_row=3, now=0.1) == PoolPlan(wait_seconds=pytest.approx(0.3))
     pauses = [pause_seconds(count) for count in range(12)]
 
     assert pauses[0] == 0
@@ -77,7 +77,7 @@ def test_an_expired_member_goes_whatever_comes() -> None:
 def test_nothing_is_renewed_that_is_not_kept() -> None:
     config = PoolConfig(min_instances=0, max_instances=4, max_age_seconds=100)
 
-    assert planned(0, now=95, config=config) == Plan(retire=(0,))
+    assert planned(0, now=95, config=config) == PoolPlan(retire=(0,))
 
 
 def test_a_rest_that_rounding_leaves_is_no_busy_loop() -> None:
@@ -95,7 +95,7 @@ def test_a_rest_that_rounding_leaves_is_no_busy_loop() -> None:
 def test_no_plan_passes_a_bound_or_sleeps_through_its_next_step(
     born: list[float], now: float, refilling: int, others: int, failures: int, ago: float
 ) -> None:
-    snapshot = Snapshot(
+    snapshot = PoolSnapshot(
         born=tuple(born),
         refilling=refilling,
         members=len(born) + refilling + others,
@@ -136,7 +136,7 @@ def test_no_plan_passes_a_bound_or_sleeps_through_its_next_step(
     ids=str,
 )
 def test_an_impossible_value_is_refused_by_name(values: dict[str, Any]) -> None:
-    with pytest.raises(InvalidConfig, match=next(iter(values))):
+    with pytest.raises(InvalidArgument, match=next(iter(values))):
         PoolConfig(**values)
 
 

@@ -7,11 +7,10 @@ from typing import Any
 
 import pytest
 
-from ringfence.errors import InvalidConfig, PoolExhausted
+from ringfence.errors import InvalidArgument, PoolExhausted
 from ringfence.pool.plan import PoolConfig
 from ringfence.pool.pool import Pool
-from ringfence.pool.records import Place
-from ringfence.pool.state import SessionState
+from ringfence.pool.records import SlotPlace
 from tests.unit.pool.fakes import FakeMember, Maker, run
 
 
@@ -40,7 +39,7 @@ async def until_handed(pool: Pool[FakeMember], maker: Maker) -> None:
     await settle()
     assert maker.under_way == 1
     await asyncio.sleep(maker.seconds)
-    while not any(slot.place is Place.HANDED for slot in pool._held.values()):
+    while not any(slot.place is SlotPlace.HANDED for slot in pool._held.values()):
         await asyncio.sleep(0)
 
 
@@ -521,129 +520,13 @@ def test_discarding_twice_closes_once() -> None:
     run(main())
 
 
-# --- sessions ---------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("ready", [0, 1])
-def test_all_callers_of_one_session_get_one_member(ready: int) -> None:
-    async def main() -> None:
-        maker = Maker()
-        async with a_pool(maker, min_instances=ready) as pool:
-            assert pool.session_state("a") is SessionState.IDLE
-            tasks = [asyncio.create_task(pool.acquire("a")) for _ in range(10)]
-            await settle()
-            assert pool.session_state("a") is (SessionState.BUSY if ready else SessionState.ACQUIRING)
-            got = {await task for task in tasks} | {await pool.acquire("a")}
-            assert len(got) == 1
-            assert pool.session_state("a") is SessionState.BUSY
-            assert pool.state().busy == 1
-            assert (await pool.acquire("b")) not in got
-            await pool.release("a")
-            assert pool.session_state("a") is SessionState.IDLE
-            await settle()
-            assert got.pop().closed == 1
-
-    run(main())
-
-
-def test_a_session_whose_member_was_lost_gets_a_new_one() -> None:
-    async def main() -> None:
-        async with a_pool(Maker()) as pool:
-            before = await pool.acquire("a")
-            before.lose()
-            after = await pool.acquire("a")
-            assert after is not before
-            await settle()
-            assert before.closed == 1
-            assert (await pool.acquire("a")) is after
-
-    run(main())
-
-
-def test_a_session_is_acquired_for_who_stays_when_another_caller_goes_away() -> None:
-    async def main() -> None:
-        maker = Maker(seconds=1)
-        async with a_pool(maker, min_instances=0) as pool:
-            first, second = (asyncio.create_task(pool.acquire("a")) for _ in range(2))
-            await settle(0.5)
-            first.cancel()
-            assert (await second) is maker.made[0]
-            assert maker.calls == 1
-
-    run(main())
-
-
-def test_a_session_that_everybody_left_is_bound_to_nothing() -> None:
-    async def main() -> None:
-        maker = Maker()
-        async with a_pool(maker, min_instances=0) as pool:
-            tasks = [asyncio.create_task(pool.acquire("a")) for _ in range(2)]
-            await until_handed(pool, maker)
-            for task in tasks:  # the member is there, and nobody has woken up to take it
-                task.cancel()
-            await asyncio.wait(tasks)
-            assert pool.session_state("a") is SessionState.IDLE
-            assert (pool.state().idle, pool.state().busy) == (1, 0)
-
-    run(main())
-
-
-def test_releasing_a_session_that_is_being_acquired_refuses_who_waits() -> None:
-    async def main() -> None:
-        async with a_pool(Maker(seconds=1), min_instances=0) as pool:
-            task = asyncio.create_task(pool.acquire("a"))
-            await settle(0.5)
-            await pool.release("a")
-            with pytest.raises(PoolExhausted, match="'a' was released"):
-                await task
-            assert pool.session_state("a") is SessionState.IDLE
-
-    run(main())
-
-
-def test_a_failure_to_make_one_is_told_to_all_callers_of_the_session_and_forgotten() -> None:
-    async def main() -> None:
-        maker = Maker()
-        async with a_pool(maker, min_instances=0) as pool:
-            maker.fault = OSError("disk full")
-            tasks = [asyncio.create_task(pool.acquire("a")) for _ in range(2)]
-            for task in tasks:
-                with pytest.raises(OSError, match="disk full"):
-                    await task
-            maker.fault = None
-            assert (await pool.acquire("a")).alive
-
-    run(main())
-
-
-def test_releasing_what_is_not_bound_does_nothing() -> None:
-    async def main() -> None:
-        async with a_pool(Maker()) as pool:
-            await pool.release("a")
-
-    run(main())
-
-
-def test_discarding_a_sessions_member_frees_the_session() -> None:
-    async def main() -> None:
-        async with a_pool(Maker()) as pool:
-            pool.discard(await pool.acquire("a"))
-            assert pool.session_state("a") is SessionState.IDLE
-
-    run(main())
-
-
-# --- ending -----------------------------------------------------------------------------------------------------------
-
-
 def test_draining_closes_the_idle_ones_and_lets_the_busy_ones_finish() -> None:
     async def main() -> None:
         maker = Maker()
         async with a_pool(maker, min_instances=3) as pool:
-            taken, bound = await pool.take(), await pool.acquire("a")
+            taken, other = await pool.take(), await pool.take()
             await pool.drain()
-            assert (taken.closed, bound.closed, pool.state().idle, pool.state().busy) == (0, 0, 0, 2)
-            assert (await pool.acquire("a")) is bound
+            assert (taken.closed, other.closed, pool.state().idle, pool.state().busy) == (0, 0, 0, 2)
             with pytest.raises(PoolExhausted, match="draining"):
                 await pool.take()
             await asyncio.sleep(100)
@@ -663,8 +546,8 @@ def test_stopping_closes_everything_and_answers_who_waits() -> None:
         pool = Pool(maker, PoolConfig(min_instances=1, max_instances=2))
         await pool.start()
         await pool.take()
-        await pool.acquire("a")
-        waiting = [*begin(pool, 2), asyncio.create_task(pool.acquire("b"))]
+        await pool.take()
+        waiting = begin(pool, 3)
         ready = asyncio.create_task(pool.wait_ready())
         await settle()
 
@@ -678,8 +561,6 @@ def test_stopping_closes_everything_and_answers_who_waits() -> None:
             await ready
         with pytest.raises(PoolExhausted, match="stopped"):
             await pool.take()
-        with pytest.raises(PoolExhausted, match="stopped"):
-            await pool.acquire("a")
         with pytest.raises(PoolExhausted, match="stopped"):
             await pool.start()
         await pool.stop()
@@ -771,15 +652,14 @@ def test_a_pool_that_was_never_started_can_be_stopped() -> None:
 
 def test_a_member_on_its_way_when_the_pool_stops_reaches_nobody() -> None:
     async def main() -> None:
-        for session_id in (None, "a"):
-            maker = Maker()
-            async with a_pool(maker, min_instances=0) as pool:
-                task = asyncio.create_task(pool.take() if session_id is None else pool.acquire(session_id))
-                await until_handed(pool, maker)
-                await pool.stop()
-                with pytest.raises(PoolExhausted, match="the pool is stopped"):
-                    await task
-                assert maker.unclosed == []
+        maker = Maker()
+        async with a_pool(maker, min_instances=0) as pool:
+            task = asyncio.create_task(pool.take())
+            await until_handed(pool, maker)
+            await pool.stop()
+            with pytest.raises(PoolExhausted, match="the pool is stopped"):
+                await task
+            assert maker.unclosed == []
 
     run(main())
 
@@ -818,7 +698,7 @@ def test_nobody_waits_for_more_ready_members_than_there_will_be() -> None:
     async def main() -> None:
         async with a_pool(Maker(), min_instances=2) as pool:
             await pool.wait_ready(1)
-            with pytest.raises(InvalidConfig, match="3 members are never kept ready"):
+            with pytest.raises(InvalidArgument, match="3 members are never kept ready"):
                 await pool.wait_ready(3)
 
     run(main())

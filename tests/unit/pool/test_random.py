@@ -9,7 +9,7 @@ import pytest
 from ringfence.errors import PoolExhausted
 from ringfence.pool.plan import PoolConfig
 from ringfence.pool.pool import Pool
-from ringfence.pool.state import Phase, SessionState
+from ringfence.pool.state import Phase
 from tests.unit.pool.fakes import FakeMember, Maker, run
 
 STEPS = 1000
@@ -33,8 +33,7 @@ class Chaos:
         self.pool = Pool(self.make, self.config)
         self.calls: list[asyncio.Task[None]] = []
         self.taken: list[FakeMember] = []
-        self.owner: dict[FakeMember, str] = {}
-        self.of_session: defaultdict[str, set[FakeMember]] = defaultdict(set)
+        self.owner: set[FakeMember] = set()
 
     async def make(self) -> FakeMember:
         self.maker.seconds = self.random.choice([0, 0.001, 0.01, 0.2])
@@ -50,35 +49,18 @@ class Chaos:
         member = await self.pool.take()
         assert member not in self.owner, "handed out twice"
         assert member.closed == 0
-        self.owner[member] = "taken"
+        self.owner.add(member)
         self.taken.append(member)
-
-    async def acquire(self, session_id: str) -> None:
-        member = await self.pool.acquire(session_id)
-        assert self.owner.setdefault(member, session_id) == session_id, "one member for two"
-        held = self.of_session[session_id]
-        held.add(member)
-        assert len([other for other in held if other.alive]) <= 1, "two members for one session"
-
-    async def release(self, session_id: str) -> None:
-        self.of_session[session_id].clear()
-        await self.pool.release(session_id)
 
     def step(self) -> None:
         match self.random.choices(
-            ["take", "acquire", "discard", "release", "cancel", "lose", "deafen", "break", "mend"],
-            [25, 12, 40, 12, 8, 5, 3, 1, 6],
+            ["take", "discard", "cancel", "lose", "deafen", "break", "mend"],
+            [40, 45, 8, 5, 3, 1, 6],
         )[0]:
             case "take":
                 self.calls.append(asyncio.create_task(self.take()))
-            case "acquire":
-                session_id = self.random.choice("abc")
-                for _ in range(self.random.randint(1, 3)):
-                    self.calls.append(asyncio.create_task(self.acquire(session_id)))
             case "discard" if self.taken:
                 self.pool.discard(self.taken.pop(self.random.randrange(len(self.taken))))
-            case "release":
-                self.calls.append(asyncio.create_task(self.release(self.random.choice("abc"))))
             case "cancel" if self.calls:
                 self.random.choice(self.calls[-10:]).cancel()
             case "lose" if living := [member for member in self.maker.made if member.alive]:
@@ -132,7 +114,6 @@ class Chaos:
         state = self.pool.state()
         assert (state.phase, state.members, state.waiting) == (Phase.STOPPED, 0, 0)
         assert self.maker.unclosed == [] and self.maker.under_way == 0
-        assert all(self.pool.session_state(name) is SessionState.IDLE for name in "abc")
         assert state.made <= len(self.maker.made)
         assert state.hits + state.misses >= len(self.owner)
         assert state.unclosed == sum(member.close_fault is not None for member in self.maker.made)

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from ringfence.shell import Context, analyse, answer, validate
+from ringfence.shell import CheckContext, analyse, answer, validate
 from ringfence.shell.analyse import FAULT
 from ringfence.shell.catalog import WRAPPERS
-from ringfence.values.facts import Answer, Origin, Touch, Unknown
+from ringfence.values.facts import CheckAnswer, Origin, Touch, Unknown
 
 
 def touched(text: str, touch: Touch) -> list[str]:
@@ -102,7 +102,7 @@ def test_a_text_that_cannot_be_read_has_a_problem_and_is_blocked(text: str) -> N
     facts = analyse(text)
 
     assert facts.problem is not None
-    assert answer(validate(facts, Context())) is Answer.BLOCK
+    assert answer(validate(facts, CheckContext())) is CheckAnswer.BLOCK
 
 
 @pytest.mark.req("C12")
@@ -110,14 +110,14 @@ def test_a_fault_in_the_analysis_is_a_block(monkeypatch: pytest.MonkeyPatch) -> 
     def broken(text: str) -> None:
         raise ValueError("no")
 
-    assert answer(validate(analyse("ls"), Context())) is Answer.PASS
+    assert answer(validate(analyse("ls"), CheckContext())) is CheckAnswer.PASS
     monkeypatch.setattr(import_module("ringfence.shell.analyse"), "parse", broken)
-    assert answer(validate(analyse("ls"), Context())) is Answer.BLOCK
+    assert answer(validate(analyse("ls"), CheckContext())) is CheckAnswer.BLOCK
 
 
 def test_spans_lead_to_the_words_even_inside_quotes() -> None:
     text = "sh -c 'echo hi; rm -rf /'"
-    finding = next(f for f in validate(analyse(text), Context()) if f.check == "removal")
+    finding = next(f for f in validate(analyse(text), CheckContext()) if f.check == "removal")
 
     assert text[finding.span.start : finding.span.end] == "/"
 
@@ -151,7 +151,7 @@ def test_spans_lead_to_the_words_even_inside_quotes() -> None:
 )
 def test_a_huge_or_deep_text_gets_an_answer_in_bounded_time(text: str) -> None:
     begin = time.process_time()
-    answer(validate(analyse(text), Context()))
+    answer(validate(analyse(text), CheckContext()))
 
     assert time.process_time() - begin < 5
 
@@ -166,7 +166,7 @@ PIECES = [*"ab/~ \t\n;&|<>(){}[]$`'\"\\#!*?=-+0@:,.%^", "rm", "if ", "then ", "f
 @example("<<''")
 def test_any_text_gives_an_answer(text: str) -> None:
     facts = analyse(text)
-    findings = validate(facts, Context())
+    findings = validate(facts, CheckContext())
 
     assert facts.problem is None or FAULT not in facts.problem.why
     assert not [finding for finding in findings if finding.rule == "fault"]
@@ -205,7 +205,7 @@ DANGEROUS = [
 def test_a_dangerous_command_that_is_only_quoted_is_not_blocked(command: str, template: str, around: str) -> None:
     text = template.format(shlex.quote(around + command + around))
 
-    assert answer(validate(analyse(text), Context())) is not Answer.BLOCK, text
+    assert answer(validate(analyse(text), CheckContext())) is not CheckAnswer.BLOCK, text
 
 
 @given(
@@ -226,9 +226,9 @@ def test_a_dangerous_command_that_is_only_quoted_is_not_blocked(command: str, te
     st.lists(st.sampled_from([name for name, row in WRAPPERS.items() if not row.words]), min_size=1, max_size=3),
 )
 def test_a_wrapper_never_lowers_the_answer(command: str, wrappers: list[str]) -> None:
-    plain = answer(validate(analyse(command), Context()))
+    plain = answer(validate(analyse(command), CheckContext()))
     text = command
     for name in wrappers:
         text = " ".join([name, *["1"] * WRAPPERS[name].operands, text])
 
-    assert answer(validate(analyse(text), Context())) >= plain, text
+    assert answer(validate(analyse(text), CheckContext())) >= plain, text

@@ -4,16 +4,16 @@ from collections.abc import Iterator
 
 import pytest
 
-from ringfence.shell import Context, analyse, answer, checks, validate
+from ringfence.shell import CheckContext, analyse, answer, checks, validate
 from ringfence.shell.checks.removal import CRITICAL
-from ringfence.values.facts import Answer, Facts, Finding, Strictness
+from ringfence.values.facts import CheckAnswer, Facts, Finding, Strictness
 
-STRICT = Context(strictness=Strictness.STRICT)
-PERMISSIVE = Context(strictness=Strictness.PERMISSIVE)
+STRICT = CheckContext(strictness=Strictness.STRICT)
+PERMISSIVE = CheckContext(strictness=Strictness.PERMISSIVE)
 
 
-def given(text: str, context: Context | None = None) -> Answer:
-    return answer(validate(analyse(text), context or Context()))
+def given(text: str, context: CheckContext | None = None) -> CheckAnswer:
+    return answer(validate(analyse(text), context or CheckContext()))
 
 
 @pytest.mark.req("C4")
@@ -41,8 +41,8 @@ def given(text: str, context: Context | None = None) -> Answer:
     ],
 )
 def test_removing_a_critical_path_is_blocked(path: str) -> None:
-    assert given(f"rm -rf {path}") is Answer.BLOCK
-    assert given(f"ls {path}") is not Answer.BLOCK
+    assert given(f"rm -rf {path}") is CheckAnswer.BLOCK
+    assert given(f"ls {path}") is not CheckAnswer.BLOCK
 
 
 @pytest.mark.req("C4")
@@ -102,24 +102,27 @@ def test_the_table_has_every_critical_path_of_the_requirement() -> None:
     ],
 )
 def test_writing_a_sensitive_file_is_not_passed(name: str) -> None:
-    assert given(f"echo x > ~/{name}") >= Answer.WARN
-    assert given(f"echo x > ./{name}") >= Answer.WARN
+    assert given(f"echo x > ~/{name}") >= CheckAnswer.WARN
+    assert given(f"echo x > ./{name}") >= CheckAnswer.WARN
 
 
 @pytest.mark.req("C5")
 def test_the_switch_turns_blocks_of_sensitive_files_into_warnings() -> None:
-    assert given("cat ~/.ssh/id_rsa") is Answer.BLOCK
-    assert given("cat ~/.ssh/id_rsa", Context(sensitive=False)) is Answer.WARN
+    assert given("cat ~/.ssh/id_rsa") is CheckAnswer.BLOCK
+    assert given("cat ~/.ssh/id_rsa", CheckContext(sensitive=False)) is CheckAnswer.WARN
 
 
 @pytest.mark.req("C6")
 def test_strict_writes_below_tmp_only_below_our_own_prefix() -> None:
-    assert given("touch /tmp/x") is Answer.PASS
-    assert given("touch /tmp/x", STRICT) is Answer.BLOCK
-    assert given("touch /tmp/x", Context(own_tmp_only=True)) is Answer.BLOCK
-    assert given("touch /tmp/ringfence/x", STRICT) is Answer.PASS
-    assert given("touch /tmp/ringfence/../x", STRICT) is Answer.BLOCK
-    assert given("touch /tmp/ringfence-other", STRICT) is Answer.BLOCK
+    assert given("touch /tmp/x") is CheckAnswer.PASS
+    assert given("touch /tmp/x", STRICT) is CheckAnswer.BLOCK
+    assert given("touch /tmp/x", CheckContext(own_tmp_only=True)) is CheckAnswer.BLOCK
+    assert given("touch /tmp/ringfence/x", STRICT) is CheckAnswer.PASS
+    assert given("touch /tmp/ringfence/../x", STRICT) is CheckAnswer.BLOCK
+    assert given("touch /tmp/ringfence-other", STRICT) is CheckAnswer.BLOCK
+    for prefix in ("/tmp/ringfence-agent", "/private/tmp/ringfence", "/private/tmp/ringfence-agent"):
+        assert given(f"touch {prefix}/x", STRICT) is CheckAnswer.PASS, "as the policy's key says"
+        assert given(f"touch {prefix}", STRICT) is CheckAnswer.BLOCK
 
 
 @pytest.mark.req("C3")
@@ -127,44 +130,44 @@ def test_strict_writes_below_tmp_only_below_our_own_prefix() -> None:
     "text", ["a; b", "a && b", "a || b", "a | b", "a `b`", "a $(b)", "a ${b}", "a <(b)", "a >(b)", "a & b"]
 )
 def test_operators_are_blocked_when_strict_and_only_then(text: str) -> None:
-    assert given(text, STRICT) is Answer.BLOCK
-    assert given(text) is Answer.PASS
+    assert given(text, STRICT) is CheckAnswer.BLOCK
+    assert given(text) is CheckAnswer.PASS
 
 
 @pytest.mark.parametrize("text", ["echo 'a; b'", 'echo "a && b"', "echo a\\;b", "ls # a | b"])
 def test_quoted_operators_pass_even_when_strict(text: str) -> None:
-    assert given(text, STRICT) is Answer.PASS
+    assert given(text, STRICT) is CheckAnswer.PASS
 
 
 def test_strict_blocks_what_is_warned_of_and_permissive_passes_it() -> None:
-    assert [given("git reset --hard", context) for context in (PERMISSIVE, Context(), STRICT)] == [
-        Answer.PASS,
-        Answer.WARN,
-        Answer.BLOCK,
+    assert [given("git reset --hard", context) for context in (PERMISSIVE, CheckContext(), STRICT)] == [
+        CheckAnswer.PASS,
+        CheckAnswer.WARN,
+        CheckAnswer.BLOCK,
     ]
 
 
 @pytest.mark.parametrize("text", ["$x a", "eval $x", "rm -rf $x", "cat f | sh"])
 def test_opaque_is_never_passed_not_even_when_permissive(text: str) -> None:
-    assert given(text, PERMISSIVE) >= Answer.WARN
+    assert given(text, PERMISSIVE) >= CheckAnswer.WARN
 
 
 @pytest.mark.req("C3")
 @pytest.mark.parametrize(
     ("denied", "text", "expected"),
     [
-        ("make", "sudo_x=1 make all", Answer.BLOCK),
-        ("make", "echo make", Answer.PASS),
-        ("git push", "git push origin", Answer.BLOCK),
-        ("git push", "git pull", Answer.PASS),
-        ("rm -rf", "rm -r -f build", Answer.BLOCK),
-        ("rm -rf", "rm build", Answer.PASS),
-        ("py*", "python3 x.py", Answer.BLOCK),
-        ("make", "sh -c 'nice make'", Answer.BLOCK),
+        ("make", "sudo_x=1 make all", CheckAnswer.BLOCK),
+        ("make", "echo make", CheckAnswer.PASS),
+        ("git push", "git push origin", CheckAnswer.BLOCK),
+        ("git push", "git pull", CheckAnswer.PASS),
+        ("rm -rf", "rm -r -f build", CheckAnswer.BLOCK),
+        ("rm -rf", "rm build", CheckAnswer.PASS),
+        ("py*", "python3 x.py", CheckAnswer.BLOCK),
+        ("make", "sh -c 'nice make'", CheckAnswer.BLOCK),
     ],
 )
-def test_listed_commands_are_denied_by_meaning(denied: str, text: str, expected: Answer) -> None:
-    assert given(text, Context(denied_commands=(denied,))) is expected
+def test_listed_commands_are_denied_by_meaning(denied: str, text: str, expected: CheckAnswer) -> None:
+    assert given(text, CheckContext(denied_commands=(denied,))) is expected
 
 
 @pytest.mark.req("C11")
@@ -182,23 +185,34 @@ def test_every_module_of_the_package_is_a_check() -> None:
 
 @pytest.mark.req("C12")
 def test_a_check_that_fails_is_a_block(monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(facts: Facts, context: Context) -> Iterator[Finding]:
+    def broken(facts: Facts, context: CheckContext) -> Iterator[Finding]:
         raise ValueError("no")
 
-    assert given("ls") is Answer.PASS
+    assert given("ls") is CheckAnswer.PASS
     monkeypatch.setitem(checks.CHECKS, "broken", broken)
-    assert given("ls") is Answer.BLOCK
-    assert [finding.rule for finding in validate(analyse("ls"), Context())] == ["fault"]
+    assert given("ls") is CheckAnswer.BLOCK
+    assert [finding.rule for finding in validate(analyse("ls"), CheckContext())] == ["fault"]
 
 
 def test_here_document_with_an_expanding_delimiter_is_blocked() -> None:
-    assert given("cat <<$X\na\n$X") is Answer.BLOCK
-    assert given("cat <<X\na\nX") is Answer.PASS
+    assert given("cat <<$X\na\n$X") is CheckAnswer.BLOCK
+    assert given("cat <<X\na\nX") is CheckAnswer.PASS
 
 
-@pytest.mark.parametrize("path", ["/workspace", "/home/eve/p", "/tmp/p", "/root/p", "/var/lib/jobs/7"])
+@pytest.mark.parametrize(
+    "path",
+    ["/workspace", "/home/eve/p", "/tmp/p", "/root/p", "/var/lib/jobs/7", "/home/eve/.ringfence/workspaces/7"],
+)
 def test_work_inside_the_workspace_passes_wherever_it_lies(path: str) -> None:
-    context = Context(workspace=path, home="/home/eve")
+    context = CheckContext(workspace=path, home="/home/eve")
 
-    assert given("rm -rf build; mkdir a; echo x > a/b; touch $PWD/c", context) is Answer.PASS
-    assert given(f"rm -rf {path}/build && cp a {path}/b", context) is Answer.PASS
+    assert given("rm -rf build; mkdir a; echo x > a/b; touch $PWD/c", context) is CheckAnswer.PASS
+    assert given(f"rm -rf {path}/build && cp a {path}/b", context) is CheckAnswer.PASS
+
+
+def test_the_names_above_a_workspace_were_chosen_and_those_below_count() -> None:
+    context = CheckContext(workspace="/home/eve/.config", home="/home/eve")
+
+    assert given("echo x > notes", context) is CheckAnswer.PASS
+    assert given("cat gh/hosts.yml", context) is CheckAnswer.BLOCK
+    assert given("echo x > .ringfence/policy.yaml", context) is CheckAnswer.BLOCK

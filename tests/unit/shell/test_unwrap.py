@@ -2,9 +2,9 @@
 
 import pytest
 
-from ringfence.shell import Context, analyse, answer, validate
+from ringfence.shell import CheckContext, analyse, answer, validate
 from ringfence.shell.catalog import WRAPPERS
-from ringfence.values.facts import Answer, Via
+from ringfence.values.facts import CheckAnswer, Via
 
 
 def inner(text: str) -> list[str | None]:
@@ -101,7 +101,7 @@ def test_every_row_of_the_catalogue_reaches_its_inner_command(name: str) -> None
     row = WRAPPERS[name]
     words = [name, *sorted(row.words)[:1], *["1"] * row.operands, "rm", "-rf", "/"]
 
-    assert answer(validate(analyse(" ".join(words)), Context())) is Answer.BLOCK
+    assert answer(validate(analyse(" ".join(words)), CheckContext())) is CheckAnswer.BLOCK
 
 
 @pytest.mark.parametrize("text", ["command -v rm", "man rm", "echo sudo rm", "git commit -m 'sh -c rm'", "which sudo"])

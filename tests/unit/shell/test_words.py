@@ -1,12 +1,15 @@
 """Undoing quoting and expanding, word by word."""
 
+import time
+
 import pytest
 
 from ringfence.shell import analyse
 
 
 def argv(text: str) -> list[str | None]:
-    return [word.text for word in analyse(text).programs[-1].argv]
+    program = [one for one in analyse(text).programs if not one.wrappers][-1]
+    return [word.text for word in program.argv]
 
 
 @pytest.mark.req("C3")
@@ -85,3 +88,26 @@ def test_too_many_alternatives_are_unknown() -> None:
 
 def test_a_value_that_differs_between_branches_is_unknown() -> None:
     assert argv("if a; then v=ls; else v=rm; fi; $v x")[0] is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "x=" + "a" * 60_000 + "; a=(" + "$x " * 3_000 + ")",
+        "x=" + "a" * 60_000 + "; echo " + "${x:1}" * 3_000,
+        "x='" + "[" * 60_000 + "'; echo " + "$x" * 20,
+    ],
+    ids=["array", "one word", "brackets"],
+)
+def test_long_values_are_not_read_letter_by_letter(text: str) -> None:
+    begun = time.process_time()
+    analyse(text)
+
+    assert time.process_time() - begun < 4  # of 20 and more, when each letter was looked at
+
+
+@pytest.mark.parametrize(
+    ("word", "is_pattern"), [("[]", False), ("a]b[", False), ("[a]", True), ("x?", True), ("[[", False)]
+)
+def test_what_the_shell_would_look_for_files_by(word: str, is_pattern: bool) -> None:
+    assert analyse(f"x='{word}'; y $x").programs[-1].argv[-1].pattern is is_pattern

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from ringfence.values.annotate import MOST_LINES, annotate, plain, violation_lines
 from ringfence.values.outcome import Exited, Result
+from ringfence.values.remedy import Door
 from ringfence.values.violation import Severity, Violation, ViolationType
 
 pytestmark = pytest.mark.req("C7")
@@ -28,11 +29,12 @@ def a_violation(what: str = "write /etc/passwd", **changes: Any) -> Violation:
     return Violation(**(parts | changes))
 
 
-def test_the_block_says_what_by_which_rule_and_what_would_allow_it() -> None:
+def test_the_block_says_what_by_which_rule_and_what_to_do_instead() -> None:
     assert annotate("oops", [a_violation()]) == (
         "oops\n"
         '<ringfence-violations count="1">\n'
-        "- [medium] write /etc/passwd; rule: filesystem.write at policy.yaml:3; to allow it: add it\n"
+        "- [medium] write /etc/passwd; rule: filesystem.write at policy.yaml:3; instead: find another way; "
+        "only the operator can change this rule\n"
         "</ringfence-violations>\n"
     )
 
@@ -51,7 +53,12 @@ def test_the_result_gives_its_own() -> None:
 
 def test_the_gravest_come_first_and_equal_ones_are_one() -> None:
     lines = violation_lines(
-        [a_violation("a", pid=1, at=1.0), a_violation("b", severity=Severity.CRITICAL), a_violation("a", pid=2, at=2.0)]
+        [
+            a_violation("a", pid=1, at=1.0),
+            a_violation("b", severity=Severity.CRITICAL),
+            a_violation("a", pid=2, at=2.0),
+        ],
+        Door.LIBRARY,
     )
 
     assert [line.split(";")[0] for line in lines] == ["[critical] b", "[medium] a (2 times)"]

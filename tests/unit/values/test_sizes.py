@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ringfence.errors import InvalidConfig
+from ringfence.errors import InvalidArgument
 from ringfence.values.sizes import parse_duration, parse_size, show_seconds, show_size
 
 
@@ -34,7 +34,7 @@ def test_a_size_is_read_as_people_write_it(text: str | int, expected: int) -> No
     "text", ["", "MB", "-1", "1e3", "1.MB", ".5", "nan", "inf", "1 0", "5 M B", "5PB", "0x10", "1\n2", "9" * 400]
 )
 def test_what_only_looks_like_a_size_is_refused_with_an_example(text: str) -> None:
-    with pytest.raises(InvalidConfig, match="not a size") as caught:
+    with pytest.raises(InvalidArgument, match="not a size") as caught:
         parse_size(text)
 
     assert "512MB" in caught.value.hint
@@ -49,7 +49,7 @@ def test_a_duration_is_read_as_people_write_it(text: str | float, expected: floa
 
 @pytest.mark.parametrize("text", ["", "s", "-1s", "1e3", "nan", "inf", "1d", "30 sec", "1m30s", "9" * 400])
 def test_what_only_looks_like_a_duration_is_refused(text: str) -> None:
-    with pytest.raises(InvalidConfig, match="not a duration"):
+    with pytest.raises(InvalidArgument, match="not a duration"):
         parse_duration(text)
 
 
@@ -60,7 +60,7 @@ def test_a_whole_number_of_bytes_is_read_exactly(count: int) -> None:
 
 @given(st.text())
 def test_any_text_is_a_size_or_an_error_of_ours(text: str) -> None:
-    with suppress(InvalidConfig):
+    with suppress(InvalidArgument):
         assert parse_size(text) >= 0
 
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ringfence import AgentWorkspace
-from ringfence.errors import InvalidConfig, PathAccessDenied, PathTraversalError, PermissionDenied
+from ringfence.errors import Busy, InvalidArgument, PathAccessDenied, PathTraversalError, PermissionDenied
 from ringfence.manager.scratch import Scratch
 from ringfence.workspace.beneath import Resolver, by_kernel, by_walk
 
@@ -30,6 +30,14 @@ def files(tmp_path: Path, resolver: Resolver) -> Iterator[AgentWorkspace]:
     (tmp_path / "out/secret.txt").write_bytes(b"outside")
     with AgentWorkspace("s1", root=tmp_path / "ws", limit_bytes=1000, resolver=resolver) as opened:
         yield opened
+
+
+def test_the_names_of_the_design_document_do_the_same(files: AgentWorkspace) -> None:
+    files.write_file("output/result.txt", "Hello")
+
+    assert files.read_file("output/result.txt") == "Hello"
+    with pytest.raises(PathTraversalError):
+        files.write_file("../../etc/passwd", "hack")
 
 
 # --- where it lies ----------------------------------------------------------------------------------------------------
@@ -65,7 +73,7 @@ def test_who_cleans_up_after_dead_processes_leaves_named_sessions_alone(workspac
 
 @pytest.mark.parametrize("name", ["", ".", "..", "../x", "a/b", "/etc", "a\0", "-x", ".hidden", "x" * 129, "ä", "a\n"])
 def test_an_id_that_is_no_plain_name_is_refused(workspaces: Path, name: str) -> None:
-    with pytest.raises(InvalidConfig, match="id of a session"):
+    with pytest.raises(InvalidArgument, match="id of a session"):
         AgentWorkspace(name)
     assert not workspaces.exists() or os.listdir(workspaces / "sessions") == []
 
@@ -94,11 +102,11 @@ def test_text_and_bytes_go_in_and_out(files: AgentWorkspace) -> None:
 
 def test_what_is_no_text_says_where_it_stops_being_one(files: AgentWorkspace) -> None:
     files.write("b", b"abc\xff")
-    with pytest.raises(InvalidConfig, match="byte 3 is 0xff"):
+    with pytest.raises(InvalidArgument, match="byte 3 is 0xff"):
         files.read_text("b")
-    with pytest.raises(InvalidConfig, match="ascii cannot hold"):
+    with pytest.raises(InvalidArgument, match="ascii cannot hold"):
         files.write_text("b", "ä", encoding="ascii")
-    with pytest.raises(InvalidConfig, match="half a character at 1"):
+    with pytest.raises(InvalidArgument, match="unpaired surrogate at 1"):
         files.write("b", "x\ud800")
     assert files.read("b") == b"abc\xff"
 
@@ -230,6 +238,6 @@ def test_a_directory_that_is_moved_while_a_glob_is_in_it_ends_it(tmp_path: Path)
 
     with (
         AgentWorkspace("s", root=tmp_path / "ws", denied=move_away) as files,
-        pytest.raises(PathAccessDenied, match="changed by another process"),
+        pytest.raises(Busy, match="changed by another process"),
     ):
         files.glob("**")

@@ -18,7 +18,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ringfence import AgentWorkspace, Archive, ArchiveLimits
-from ringfence.errors import InvalidConfig, PathAccessDenied, PathTraversalError, RingfenceError
+from ringfence.errors import (
+    FileError,
+    InvalidArgument,
+    NotADirectory,
+    PathAccessDenied,
+    PathTraversalError,
+    RingfenceError,
+)
 from ringfence.workspace.beneath import Resolver, by_kernel, by_walk
 
 pytestmark = pytest.mark.req("E3")
@@ -145,7 +152,7 @@ HOSTILE: dict[str, tuple[bytes, type[RingfenceError]]] = {
     "climbing inside": (tar(member("a/../b", b"x")), PathTraversalError),
     "zip absolute": (a_zip(("/etc/evil", b"x")), PathTraversalError),
     "zip climbing": (a_zip(("../out/evil", b"x")), PathTraversalError),
-    "zip NUL": (a_zip(("good@../../evil", b"x")).replace(b"good@", b"good\0"), InvalidConfig),
+    "zip NUL": (a_zip(("good@../../evil", b"x")).replace(b"good@", b"good\0"), InvalidArgument),
     "absolute link": (tar(link("l", "/etc/passwd")), PathTraversalError),
     "link out": (tar(link("sub/l", "../../out/secret.txt")), PathTraversalError),
     "link to above": (tar(link("l", "..")), PathTraversalError),
@@ -169,21 +176,21 @@ HOSTILE: dict[str, tuple[bytes, type[RingfenceError]]] = {
     "protected directory": (tar(member(".git/hooks", type=tarfile.DIRTYPE)), PathAccessDenied),
     "in place of a directory": (tar(member("kept", b"x")), PathAccessDenied),
     "directory in place of a file": (tar(member("file", type=tarfile.DIRTYPE)), PathAccessDenied),
-    "beneath a file": (tar(member("file/x", b"x")), InvalidConfig),
+    "beneath a file": (tar(member("file/x", b"x")), NotADirectory),
     "too many": (tar(*(member(f"f{n}", b"") for n in range(51))), PathAccessDenied),
     "too large": (tar(member("f", os.urandom(4_000_001))), PathAccessDenied),
     "bomb": (tar(member("f", bytes(600_000)), mode="w:gz"), PathAccessDenied),
     "zip bomb": (a_zip(("f", bytes(600_000))), PathAccessDenied),
-    "empty name": (tar(member("", b"x")), InvalidConfig),
-    "name too long": (tar(member("x" * 300, b"x")), InvalidConfig),
-    "nothing": (b"", InvalidConfig),
-    "rubbish": (b"rubbish" * 1000, InvalidConfig),
-    "rubbish gzip": (b"\x1f\x8b" + b"rubbish" * 100, InvalidConfig),
-    "rubbish zip": (b"PK\x03\x04" + b"rubbish" * 100, InvalidConfig),
-    "cut off": (tar(member("f", b"x" * 5000))[:3000], InvalidConfig),
-    "cut off between members": (tar(member("f", b"x"), member("g", b"y"))[:1024], InvalidConfig),
-    "cut off gzip": (tar(member("f", os.urandom(5000)), mode="w:gz")[:-9], InvalidConfig),
-    "damaged header": (tar(member("f", b"x"), member("g", b"y")).replace(b"g\0\0", b"h\0\0", 1), InvalidConfig),
+    "empty name": (tar(member("", b"x")), InvalidArgument),
+    "name too long": (tar(member("x" * 300, b"x")), FileError),
+    "nothing": (b"", InvalidArgument),
+    "rubbish": (b"rubbish" * 1000, InvalidArgument),
+    "rubbish gzip": (b"\x1f\x8b" + b"rubbish" * 100, InvalidArgument),
+    "rubbish zip": (b"PK\x03\x04" + b"rubbish" * 100, InvalidArgument),
+    "cut off": (tar(member("f", b"x" * 5000))[:3000], InvalidArgument),
+    "cut off between members": (tar(member("f", b"x"), member("g", b"y"))[:1024], InvalidArgument),
+    "cut off gzip": (tar(member("f", os.urandom(5000)), mode="w:gz")[:-9], InvalidArgument),
+    "damaged header": (tar(member("f", b"x"), member("g", b"y")).replace(b"g\0\0", b"h\0\0", 1), InvalidArgument),
 }
 
 
@@ -235,7 +242,7 @@ def test_a_zip_whose_directory_claims_to_be_huge_is_refused(files: AgentWorkspac
     data = bytearray(a_zip(("f", b"x")))
     at = data.rindex(b"PK\x05\x06")
     data[at + 12 : at + 16] = struct.pack("<I", 100 * 1024 * 1024)
-    with pytest.raises((PathAccessDenied, InvalidConfig)):
+    with pytest.raises((PathAccessDenied, InvalidArgument)):
         files.upload(bytes(data))
 
 
@@ -312,9 +319,9 @@ def test_large_archives_are_not_held_in_memory(ws: Path) -> None:
 
 
 def test_an_unknown_form_names_the_known_ones(files: AgentWorkspace) -> None:
-    with pytest.raises(InvalidConfig, match=r"tar, tar\.gz, zip"):
+    with pytest.raises(InvalidArgument, match=r"tar, tar\.gz, zip"):
         files.upload(b"", form="rar")
-    with pytest.raises(InvalidConfig):
+    with pytest.raises(InvalidArgument):
         ArchiveLimits(members=0)
 
 

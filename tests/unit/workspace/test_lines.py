@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ringfence.errors import InvalidConfig
+from ringfence.errors import InvalidArgument
 from ringfence.workspace.lines import hunks, mark_of, matches, split_lines, take_hunks
 from ringfence.workspace.merge import merged
 
@@ -55,7 +55,7 @@ def test_hunks_that_are_taken_are_gone_and_the_others_are_left(old: bytes, new: 
 
 
 def test_a_hunk_that_is_not_there_is_an_error() -> None:
-    with pytest.raises(InvalidConfig, match="no hunk 1"):
+    with pytest.raises(InvalidArgument, match="no hunk 1"):
         take_hunks(b"a\n", b"b\n", {0, 1})
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ringfence.errors import InvalidConfig
+from ringfence.errors import InvalidArgument
 from ringfence.policy.defaults import PROTECTED
 from ringfence.workspace.protected import compiled
 
@@ -44,7 +44,7 @@ def test_a_name_above_a_row_would_lead_it_elsewhere(path: str, row: str | None) 
 
 @pytest.mark.parametrize("row", ["", "/", "..", "a/../b", "a/**/b", "nul\0"])
 def test_a_row_that_names_nothing_is_an_error(row: str) -> None:
-    with pytest.raises(InvalidConfig):
+    with pytest.raises(InvalidArgument):
         compiled((row,))
 
 

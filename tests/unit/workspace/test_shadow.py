@@ -11,14 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from ringfence.errors import InitializationFailed, InvalidConfig, PermissionDenied
+from ringfence.errors import Damaged, InitializationFailed, InvalidArgument, NotADirectory, PermissionDenied
 from ringfence.policy.globs import PathRules
-from ringfence.workspace import shadow as shadows
+from ringfence.workspace import shadow_store as shadows
 from ringfence.workspace.copying import Progress, copy_content, digest_of, read_manifest
 from ringfence.workspace.mounted import file_system, why_not_lower, why_not_upper
 from ringfence.workspace.removing import remove_tree
-from ringfence.workspace.scan import Owner, scan, unmapped
-from ringfence.workspace.shadow import STATE_FILE, Shadow, ShadowKind, ShadowStore
+from ringfence.workspace.scan import TreeOwner, scan, unmapped
+from ringfence.workspace.shadow import STATE_FILE, Shadow, ShadowKind
+from ringfence.workspace.shadow_store import ShadowStore
 from ringfence.workspace.tree import Tree
 
 pytestmark = pytest.mark.req("D7")
@@ -42,7 +43,8 @@ def store(tmp_path: Path) -> ShadowStore:
 
 def test_the_store_is_its_owners_alone(tmp_path: Path) -> None:
     assert stat.S_IMODE(ShadowStore(tmp_path / "a/b").directory.stat().st_mode) == 0o700
-    (tmp_path / "open").mkdir(mode=0o755)
+    (tmp_path / "open").mkdir()
+    (tmp_path / "open").chmod(0o755)
     with pytest.raises(PermissionDenied, match="open to others"):
         ShadowStore(tmp_path / "open")
     (tmp_path / "file").write_bytes(b"")
@@ -80,14 +82,14 @@ def test_some_directories_have_no_shadow(store: ShadowStore, tmp_path: Path, bad
     (store.directory / "below").mkdir()
     lower = bad if bad == "/" else tmp_path / bad
 
-    with pytest.raises(InvalidConfig):
+    with pytest.raises(NotADirectory if bad == "missing" else InvalidArgument):
         store.new(lower)
     assert store.list() == ()
 
 
 @pytest.mark.parametrize("name", ["a\nb", " a", "x" * 101, "\x1b[2J"])
 def test_a_name_is_short_and_printable(store: ShadowStore, project: Path, name: str) -> None:
-    with pytest.raises(InvalidConfig):
+    with pytest.raises(InvalidArgument):
         store.new(project, name=name)
 
 
@@ -150,7 +152,7 @@ def test_a_state_that_makes_no_sense_is_refused_with_its_place(
     shadow = store.new(project)
     spoil(shadow, **fields)
 
-    with pytest.raises(InvalidConfig, match=STATE_FILE):
+    with pytest.raises(Damaged, match=STATE_FILE):
         store.open(shadow.id)
     assert store.list() == () and [number for number, _ in store.broken()] == [shadow.id]
     store.discard_broken(shadow.id)
@@ -163,15 +165,15 @@ def test_a_state_file_that_is_a_link_a_fifo_or_no_json_is_refused(store: ShadowS
     text = state.read_text()
     state.unlink()
     state.symlink_to("/etc/passwd")
-    with pytest.raises(InvalidConfig):
+    with pytest.raises(Damaged):
         store.open(shadow.id)
     state.unlink()
     os.mkfifo(state)
-    with pytest.raises(InvalidConfig):
+    with pytest.raises(Damaged):
         store.open(shadow.id)
     state.unlink()
     state.write_text(text[:-5])
-    with pytest.raises(InvalidConfig):
+    with pytest.raises(Damaged):
         store.open(shadow.id)
     state.write_text(text)
     assert store.open(shadow.id) == shadow, "the twin: as it was, it is believed"
@@ -179,7 +181,7 @@ def test_a_state_file_that_is_a_link_a_fifo_or_no_json_is_refused(store: ShadowS
 
 @pytest.mark.parametrize("number", ["", "..", "../x", "6741a2b3", "6741A2B3-00000000", "6741a2b3-0000000\n"])
 def test_an_id_is_no_path(store: ShadowStore, number: str) -> None:
-    with pytest.raises(InvalidConfig):
+    with pytest.raises(InvalidArgument):
         store.open(number)
 
 
@@ -238,7 +240,7 @@ def test_somebody_elses_file_is_found_with_its_owner(project: Path) -> None:
 
     assert unmapped(str(project), uid, gid) is None
     found = unmapped(str(project), uid + 1, gid)
-    assert found is not None and found.owner == Owner(uid, gid) and found.count == 2
+    assert found is not None and found.owner == TreeOwner(uid, gid) and found.count == 2
 
 
 # --- kinds ------------------------------------------------------------------------------------------------------------
@@ -323,7 +325,7 @@ def test_a_manifest_that_makes_no_sense_is_refused(store: ShadowStore, project: 
     shadow = store.new(project, kind=ShadowKind.COPY)
     (shadow.directory / "manifest.json").write_text(spoiled)
 
-    with pytest.raises(InvalidConfig, match=r"manifest\.json"):
+    with pytest.raises(Damaged, match=r"manifest\.json"):
         read_manifest(shadow.directory)
 
 

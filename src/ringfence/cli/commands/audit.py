@@ -1,87 +1,47 @@
 """`ringfence audit`: read, search, verify and hand on the journal."""
 
-import csv
+import errno
 import json
 import os
 import re
 import sys
 import time
-from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, TextIO
+from typing import Annotated, Any
 
 import typer
 
 from ringfence.audit.files import CURRENT
 from ringfence.audit.index import Filter, Index
 from ringfence.audit.signing import Verifier, make_keys
-from ringfence.audit.verify import Anchor, Report
+from ringfence.audit.verify import Anchor
 from ringfence.audit.verify import verify as verify_log
+from ringfence.cli.audit_pages import (
+    COLOURS,
+    Format,
+    as_line,
+    as_page,
+    moment,
+    say_report,
+    show_records,
+    write_records,
+)
 from ringfence.cli.exits import Finished
-from ringfence.cli.say import note, visible
-from ringfence.errors import InvalidConfig
+from ringfence.cli.group import make_group
+from ringfence.cli.say import print_note, say_coloured, visible
+from ringfence.errors import AlreadyExists, FileError, InvalidArgument
 from ringfence.manager.configuring import home_directory, state_directory
 from ringfence.values.sizes import parse_duration, show_seconds
 
-audit = typer.Typer(
-    no_args_is_help=True,
-    help="Read, search and verify the journal of what was run.",
-    rich_markup_mode="rich",
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
+audit = make_group("Read, search and verify the journal of what was run.")
 
 NOTHING_CODE = 1
 """Nothing was found, or the log is not whole."""
 _POLL_SECONDS = 0.2
 _AGO = re.compile(r"\d+(\.\d+)?(ms|s|m|h|d)")
 _RESULTS = "success, failure, refused, timeout, limit, fault, interrupted"
-_COLOURS = {
-    "success": "green",
-    "failure": "yellow",
-    "refused": "red",
-    "timeout": "magenta",
-    "limit": "magenta",
-    "fault": "red",
-    "interrupted": "red",
-}
-_CSV = (
-    "seq",
-    "timestamp",
-    "event_type",
-    "run",
-    "session_id",
-    "agent_id",
-    "org_id",
-    "sandbox_id",
-    "tool",
-    "language",
-    "code_hash",
-    "command",
-    "verdict",
-    "rule",
-    "result",
-    "exit_code",
-    "error",
-    "execution_time_ms",
-    "cpu_time_ms",
-    "memory_used_mb",
-    "network_bytes_sent",
-    "network_bytes_recv",
-    "files_read",
-    "files_written",
-    "wall",
-    "hash",
-)
-
-
-class Format(StrEnum):
-    """How records are handed on."""
-
-    JSONL = "jsonl"
-    CSV = "csv"
 
 
 Session = Annotated[str | None, typer.Option("--session", metavar="ID", help="Only this session.")]
@@ -116,13 +76,13 @@ def tail(
     directory = _directory(where)
     with _index(directory) as index:
         found = list(index.find(wanted, limit=count))
-    _print(found, as_json=as_json)
+    show_records(found, as_json=as_json)
     last = found[-1].get("seq") if found else None
     while follow:
         time.sleep(_POLL_SECONDS)
         fresh = _after(directory, wanted, last)
         for record in fresh:
-            typer.echo(json.dumps(record) if as_json else _line(record))
+            say_coloured(json.dumps(record) if as_json else as_line(record))
         last = fresh[-1].get("seq") if fresh else last
 
 
@@ -143,7 +103,7 @@ def search(
     wanted = _filter(session, agent, tool, result, since, until, text or None)
     with _index(_directory(where)) as index:
         found = list(index.find(wanted, limit=count))
-    _print(found, as_json=as_json)
+    show_records(found, as_json=as_json)
     raise Finished(0 if found else NOTHING_CODE)
 
 
@@ -157,9 +117,9 @@ def show(
     with _index(_directory(where)) as index:
         found = index.show(name)
     for record in found:
-        typer.echo(json.dumps(record) if as_json else _page(record))
+        say_coloured(json.dumps(record) if as_json else as_page(record))
     if not found:
-        note(f"there is no record of {name}")
+        print_note(f"there is no record of {name}")
     raise Finished(0 if found else NOTHING_CODE)
 
 
@@ -194,7 +154,7 @@ def verify(
     if as_json:
         print(json.dumps(asdict(report) | {"ok": report.ok}))
     else:
-        _say(report)
+        say_report(report)
     raise Finished(0 if report.ok else NOTHING_CODE)
 
 
@@ -216,13 +176,15 @@ def stats(
     if as_json:
         print(json.dumps(asdict(found)))
         return
-    print(f"{found.records} executions, {visible(found.first or '-')} to {visible(found.last or '-')}")
+    span = f", {moment(found.first)} to {moment(found.last)} UTC" if found.first and found.last else ""
+    print(f"{found.records} execution{'' if found.records == 1 else 's'}{span}")
     if found.mean_ms is not None and found.most_ms is not None:
         print(f"time: {show_seconds(found.mean_ms / 1000)} on average, {show_seconds(found.most_ms / 1000)} at most")
     if found.most_mb is not None:
         print(f"memory: {found.most_mb:.1f} MB at most")
     for title, counts in (("result", found.by_result), ("tool", found.by_tool), ("agent", found.by_agent)):
-        print(f"{title}: " + ", ".join(f"{visible(str(name))} {number}" for name, number in counts.items()))
+        if counts.keys() - {"-"}:  # nothing but runs that name no agent says nothing
+            print(f"{title}: " + ", ".join(f"{_named(name)} {number}" for name, number in counts.items()))
 
 
 @audit.command()
@@ -245,15 +207,17 @@ def export(
     with _index(_directory(where)) as index:
         found = index.find(wanted, newest=False)
         if output is None:
-            _write(found, form, sys.stdout)
+            write_records(found, form, sys.stdout)
             return
         try:
             with open(output, "x", encoding="utf-8", newline="") as file:
-                _write(found, form, file)
+                write_records(found, form, file)
         except FileExistsError:
-            raise InvalidConfig(f"{output} is there already", hint="give another name") from None
+            raise AlreadyExists("exists already", path=str(output), hint="give another name") from None
         except OSError as fault:
-            raise InvalidConfig(f"{output} cannot be written: {fault.strerror}", hint="give another place") from None
+            raise FileError.of(
+                fault.errno or 0, str(output), f"cannot be written: {fault.strerror}", hint="give another place"
+            ) from None
 
 
 @audit.command()
@@ -263,9 +227,9 @@ def keygen(
     """Make a key that signs checkpoints of the journal; never over a file that is there."""
     target = path if path is not None else Path(home_directory(os.environ)) / ".ringfence" / "audit.key"
     public = make_keys(target.absolute())
-    note(f"wrote {target} and {public}")
+    print_note(f"wrote {target} and {public}")
     print(f"export RINGFENCE_AUDIT_KEY={visible(str(target.absolute()))}")
-    note(f"keep the public one where nobody can exchange it: ringfence audit verify --public-key {public}")
+    print_note(f"keep the public one where nobody can exchange it: ringfence audit verify --public-key {public}")
 
 
 # --- asking -----------------------------------------------------------------------------------------------------------
@@ -282,10 +246,13 @@ def _index(directory: Path) -> Index:
         raise _unreadable(directory, fault) from None
 
 
-def _unreadable(directory: Path, fault: OSError) -> InvalidConfig:
+def _unreadable(directory: Path, fault: OSError) -> FileError:
     why = "there is none" if isinstance(fault, FileNotFoundError) else fault.strerror
-    return InvalidConfig(
-        f"the journal {directory / CURRENT} cannot be read: {why}", hint="run something first, or name one with --dir"
+    return FileError.of(
+        fault.errno or errno.EIO,
+        str(directory / CURRENT),
+        f"the journal cannot be read: {why}",
+        hint="run something first, or name one with --dir",
     )
 
 
@@ -298,8 +265,8 @@ def _filter(
     until: str | None,
     text: str | None,
 ) -> Filter:
-    if result is not None and result not in _COLOURS:
-        raise InvalidConfig(f"{result!r} is no result", hint=f"one of {_RESULTS}")
+    if result is not None and result not in COLOURS:
+        raise InvalidArgument(f"{result!r} is not a result", hint=f"one of {_RESULTS}")
     return Filter(
         session_id=session,
         agent_id=agent,
@@ -315,7 +282,7 @@ def _time(text: str) -> str:
     """As records hold it, from a time, a date, or how long ago. A time without a zone is UTC.
 
     Raises:
-        InvalidConfig: it is none of these.
+        InvalidArgument: it is none of these.
     """
     if _AGO.fullmatch(text):
         days = text.endswith("d")
@@ -326,7 +293,7 @@ def _time(text: str) -> str:
             at = datetime.fromisoformat(text)
         except ValueError:
             hint = "write it as 2025-02-07, 2025-02-07T12:00:00Z, or 2h for two hours ago"
-            raise InvalidConfig(f"{text!r} is not a time", hint=hint) from None
+            raise InvalidArgument(f"{text!r} is not a time", hint=hint) from None
         at = at.replace(tzinfo=UTC) if at.tzinfo is None else at.astimezone(UTC)
     return at.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
@@ -334,7 +301,9 @@ def _time(text: str) -> str:
 def _anchor(text: str) -> Anchor:
     seq, _, digest = text.partition(":")
     if not (seq.isascii() and seq.isdigit() and re.fullmatch(r"[0-9a-f]{64}", digest)):
-        raise InvalidConfig(f"{text!r} is no anchor", hint="a number, a colon and a hash, as `verify` prints them")
+        raise InvalidArgument(
+            f"{text!r} is not an anchor", hint="a number, a colon and a hash, as `verify` prints them"
+        )
     return Anchor(int(seq), digest)
 
 
@@ -345,87 +314,5 @@ def _after(directory: Path, wanted: Filter, last: int | None) -> list[dict[str, 
     return [record for record in found if last is None or (record.get("seq") or 0) > last]
 
 
-# --- showing ----------------------------------------------------------------------------------------------------------
-
-
-def _print(found: Iterable[dict[str, Any]], *, as_json: bool) -> None:
-    if as_json:
-        for record in found:
-            print(json.dumps(record))
-        return
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table("seq", "time", "tool", "result", "exit", "ms", "who", "command", box=None, header_style="bold")
-    table.columns[-1].no_wrap, table.columns[-1].overflow = True, "ellipsis"
-    for record in found:
-        cells = _cells(record)
-        style = _COLOURS.get(cells[3], "dim")
-        table.add_row(*(Text(cell, style=style if place == 3 else "") for place, cell in enumerate(cells)))
-    Console().print(table)
-
-
-def _cells(record: dict[str, Any]) -> tuple[str, ...]:
-    who = record.get("agent_id") or record.get("session_id")
-    result = record.get("result") or record.get("ending") or record.get("event_type")
-    what = record.get("command") or record.get("error")
-    exit_code, took = record.get("exit_code"), record.get("execution_time_ms")
-    at = record.get("timestamp") or record.get("at")
-    shown = (
-        record.get("seq"),
-        str(at)[:19].replace("T", " "),
-        record.get("tool"),
-        result,
-        exit_code,
-        round(took, 1) if isinstance(took, float) else took,
-        str(who or "-")[:24],
-        str(what or "")[:400],
-    )
-    return tuple("-" if cell is None else visible(str(cell)) for cell in shown)
-
-
-def _line(record: dict[str, Any]) -> str:
-    seq, at, tool, result, exit_code, took, who, command = _cells(record)
-    shown = typer.style(result, fg=_COLOURS.get(result))
-    return f"{seq}  {at}  {tool}  {shown}  {exit_code}  {took}  {who}  {command[:200]}"
-
-
-def _page(record: dict[str, Any]) -> str:
-    width = max(map(len, record), default=0)
-    rows = []
-    for name, value in record.items():
-        text = value if isinstance(value, str) else json.dumps(value)
-        rows.append(f"{typer.style(visible(name).ljust(width), bold=True)}  {visible(text)}")
-    return "\n".join(rows) + "\n"
-
-
-def _say(report: Report) -> None:
-    if report.fault is not None:
-        typer.echo(typer.style("not whole", fg="red", bold=True) + f": {visible(str(report.fault))}")
-        print(f"{report.records} records before that are as they were written")
-    else:
-        typer.echo(typer.style("whole", fg="green", bold=True) + f": {report.records} records in {report.files} files")
-        print(f"last: {report.last_seq}:{report.last_hash}")
-        if report.signed_seq:
-            print(f"signed: up to record {report.signed_seq}, by {report.checkpoints} checkpoints")
-    for text in report.notes:
-        print(f"note: {visible(text)}")
-
-
-def _write(found: Iterator[dict[str, Any]], form: Format, file: TextIO) -> None:
-    if form is Format.JSONL:
-        for record in found:
-            file.write(json.dumps(record, separators=(",", ":")) + "\n")
-        return
-    table = csv.writer(file)
-    table.writerow(_CSV)
-    for record in found:
-        table.writerow([_cell(record.get(name)) for name in _CSV])
-
-
-def _cell(value: Any) -> Any:
-    """As a spreadsheet takes it as text and never as a formula; control characters and half characters are shown."""
-    text = value if isinstance(value, str) else "" if value is None else json.dumps(value)
-    text = visible(text)
-    return f"'{text}" if text[:1] in ("=", "+", "-", "@") and not isinstance(value, int | float) else text
+def _named(name: object) -> str:
+    return "not named" if name == "-" else visible(str(name))

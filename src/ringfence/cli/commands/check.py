@@ -1,18 +1,28 @@
 """`ringfence check`: what would be decided about a command, by which rules, and what would change it."""
 
 import json
+import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from ringfence.cli.say import visible
-from ringfence.errors import InvalidConfig
+from ringfence.cli.completing import complete_languages, complete_roles, complete_tools
+from ringfence.cli.network_options import AllowOption, typed_network
+from ringfence.cli.options import typed_options
+from ringfence.cli.say import say_coloured, visible
+from ringfence.errors import InvalidArgument
 from ringfence.languages.registry import find as find_language
-from ringfence.manager.policing import CODE_TOOL, SHELL_TOOL, PolicyEngine
+from ringfence.manager.blocking import wait_for
+from ringfence.manager.policing import CODE_TOOL, SHELL_TOOL
+from ringfence.manager.policy_pages import network_notes, reach_note
+from ringfence.manager.sandbox import Sandbox
 from ringfence.policy.isolation import RULE
+from ringfence.policy.terms import Terms
+from ringfence.values.remedy import Door
 from ringfence.values.request import Request
-from ringfence.values.risk import Routed
+from ringfence.values.risk import RouteDecision
 from ringfence.values.verdict import Decision, Reason, Verdict
 
 CODES = {Verdict.ALLOW: 0, Verdict.ASK: 10, Verdict.DENY: 11}
@@ -31,20 +41,44 @@ def check(
         ),
     ],
     policy: Annotated[Path | None, typer.Option(metavar="FILE", help="The policy to ask.")] = None,
-    role: Annotated[str | None, typer.Option(metavar="NAME", help="The role that the agent has.")] = None,
+    role: Annotated[
+        str | None, typer.Option(metavar="NAME", help="The role that the agent has.", autocompletion=complete_roles)
+    ] = None,
     tool: Annotated[
-        str | None, typer.Option(metavar="NAME", help="The tool that would run it; default: shell_exec, or code_run.")
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="The tool that would run it; default: shell_exec, or code_run.",
+            autocompletion=complete_tools,
+        ),
     ] = None,
     language: Annotated[
         str | None,
-        typer.Option("--language", "-l", metavar="NAME", help="It is code in this language: python, js, ts, bash, ..."),
+        typer.Option(
+            "--language",
+            "-l",
+            metavar="NAME",
+            help="It is code in this language: python, js, ts, bash, ...",
+            autocompletion=complete_languages,
+        ),
     ] = None,
     workspace: Annotated[
         Path | None, typer.Option("--workspace", "-w", metavar="DIR", help="Where it would run; default: here.")
     ] = None,
+    config: Annotated[Path | None, typer.Option(metavar="FILE", help="Use this configuration file.")] = None,
+    env: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--env", "-e", metavar="NAME[=VALUE]", help="A variable to set; without a value, it is copied from here."
+        ),
+    ] = None,
+    stdin: Annotated[bool, typer.Option("--stdin", "-i", help="It would read standard input from here.")] = False,
+    allow: AllowOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Say what would be decided about a command or a piece of code, and where it would go, without running it.
+
+    The decision is the one that `run` would make: by the policy, the configuration, and what it is given.
 
     Exits with 0 if it may run, 10 if a person has to be asked, 11 if it is refused.
 
@@ -56,30 +90,57 @@ def check(
 
         ringfence check --policy policy.yaml --language python "eval(input())"
     """
-    engine = PolicyEngine.from_files(project=policy)
     name = find_language(language).name if language is not None else None
-    tool = tool or (SHELL_TOOL if name is None else CODE_TOOL)
-    request = _request(command, name)
-    decision = engine.decide(request, tool, role, language=name, workspace=(workspace or Path.cwd()).resolve())
-    print(json.dumps(as_object(decision)) if as_json else shown(decision), end="\n")
+    request = _request(command, name, sys.stdin.buffer.read() if stdin else None)
+    options = typed_options(
+        workspace=workspace,
+        config=config,
+        env=env,
+        policy=policy,
+        role=role,
+        tool=tool or (SHELL_TOOL if name is None else CODE_TOOL),
+        network=typed_network(allow=allow),
+    )
+    sandbox = Sandbox.for_one_call(options)
+    try:
+        decision = sandbox.decide(request)
+        inside = sandbox.refused_inside(request) if decision.verdict is not Verdict.DENY else ()
+        notes = (*_notes(sandbox.terms), reach_note(sandbox.grant.network))
+    finally:
+        wait_for(sandbox.close())
+    if as_json:
+        print(json.dumps(as_object(decision, inside, notes)))
+    else:
+        say_coloured(shown(decision, inside, notes))
     raise typer.Exit(CODES[decision.verdict])
 
 
-def _request(words: list[str], language: str | None) -> Request:
+def _request(words: list[str], language: str | None, stdin: bytes | None) -> Request:
     if language is None:
-        return Request(command=words[0]) if len(words) == 1 else Request(argv=tuple(words))
+        one = len(words) == 1
+        return Request(command=words[0], stdin=stdin) if one else Request(argv=tuple(words), stdin=stdin)
     if len(words) != 1:
-        raise InvalidConfig("with --language there is one argument, the code", hint="quote it")
-    return Request(code=words[0], language=language)
+        raise InvalidArgument("with --language there is one argument, the code", hint="quote it")
+    if language == "bash":
+        return Request(command=words[0], language=language, stdin=stdin)
+    return Request(code=words[0], language=language, stdin=stdin)
 
 
-def as_object(decision: Decision) -> dict[str, Any]:
+def _notes(terms: Terms | None) -> tuple[str, ...]:
+    if terms is None:
+        return ("no policy is in force: nobody judges the command, the wall alone holds it; --policy FILE names one",)
+    return network_notes(terms)
+
+
+def as_object(decision: Decision, inside: Sequence[Reason] = (), notes: Sequence[str] = ()) -> dict[str, Any]:
     """The decision as plain values."""
     return {
         "verdict": decision.verdict.name.lower(),
         "sentence": decision.sentence,
         "command": decision.text,
         "route": None if decision.routed is None else _route(decision.routed),
+        "refused_inside": [{"rule": reason.rule, "why": reason.why} for reason in inside],
+        "notes": list(notes),
         "votes": [
             {
                 "verdict": vote.verdict.name.lower(),
@@ -95,7 +156,7 @@ def as_object(decision: Decision) -> dict[str, Any]:
     }
 
 
-def _route(routed: Routed) -> dict[str, Any]:
+def _route(routed: RouteDecision) -> dict[str, Any]:
     return {
         "to": routed.route.name.lower(),
         "why": routed.why,
@@ -105,23 +166,31 @@ def _route(routed: Routed) -> dict[str, Any]:
     }
 
 
-def shown(decision: Decision) -> str:
+def shown(decision: Decision, inside: Sequence[Reason] = (), notes: Sequence[str] = ()) -> str:
     """The decision for a person: the verdict, then each vote below the text that it is about."""
     word = typer.style(decision.verdict.name.lower(), fg=_COLOURS[decision.verdict], bold=True)
     lines = [f"{word}: {visible(decision.deciding.why)}"]
     votes = sorted(decision.reasons, key=lambda vote: -vote.verdict)
     for vote in votes[:_VOTES_SHOWN]:
         if vote is decision.reasons[0] and len(votes) > 1:
-            continue  # the vote that nothing speaks against it, where something does speak
+            continue  # the vote that no rule objects, where something does speak
         lines += ["", *_vote(vote, decision.text)]
     if len(votes) > _VOTES_SHOWN:
         lines += ["", f"  ... and {len(votes) - _VOTES_SHOWN} more votes; --json gives all"]
     if decision.routed is not None:
         lines += ["", *_goes(decision.routed)]
+    for reason in inside:
+        head = typer.style("wall ", fg=typer.colors.CYAN)
+        lines += ["", f"  {head} it runs, and inside this is refused: {visible(reason.why)}"]
+        lines.append(f"        rule: {visible(reason.rule)}")
+        if remedy := reason.remedy(Door.COMMAND_LINE):
+            lines.append(f"        to allow it: {visible(remedy)}")
+    if notes:
+        lines += ["", *(f"  note: {visible(note)}" for note in notes)]
     return "\n".join(lines)
 
 
-def _goes(routed: Routed) -> list[str]:
+def _goes(routed: RouteDecision) -> list[str]:
     head = typer.style("wall ", fg=typer.colors.CYAN)
     lines = [f"  {head} {visible(routed.why)}"]
     if routed.needs:

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 import typer
 
 from ringfence.cli.exits import Finished
+from ringfence.cli.output import console, make_table, show_table
 from ringfence.cli.say import visible
-from ringfence.manager.doctor import Report, examine
+from ringfence.manager.doctor import DoctorReport, examine
 from ringfence.values.guarantee import Guarantee
 
 if TYPE_CHECKING:
-    from ringfence.manager.checklist import Checklist
+    from ringfence.manager.claims import Checklist
 
 
 def doctor(
@@ -64,22 +65,20 @@ def _go_through(policy: Path | None, *, as_json: bool) -> NoReturn:
 
 
 def _show_lists(lists: "tuple[Checklist, ...]") -> None:
-    from rich.console import Console
-    from rich.table import Table
     from rich.text import Text
 
-    console = Console()
+    shown = console()
     colours = {"yes": "green", "no": "red"}
     for each in lists:
-        table = Table("", "claim", "evidence", "what to do", title=each.name.capitalize(), title_justify="left")
+        table = make_table("", "claim", "evidence", "what to do", title=each.name.capitalize())
         for item in each.items:
             mark = Text(item.found if item.found in colours else "?", style=colours.get(item.found, "yellow"))
             table.add_row(mark, item.claim, Text(visible(item.evidence)), Text(visible(item.hint)))
-        console.print(table)
-    console.print("? cannot be checked here; the evidence says why.", style="dim")
+        show_table(table, shown)
+    shown.print("? cannot be checked here; the evidence says why.", style="dim")
 
 
-def _as_json(report: Report) -> dict[str, object]:
+def _as_json(report: DoctorReport) -> dict[str, object]:
     return {
         "healthy": report.healthy,
         "checks": [{"name": c.name, "ok": c.ok, "found": c.found, "hint": c.hint} for c in report.checks],
@@ -97,27 +96,28 @@ def _as_json(report: Report) -> dict[str, object]:
     }
 
 
-def _show(report: Report) -> None:
-    from rich.console import Console
-    from rich.table import Table
+def _show(report: DoctorReport) -> None:
+    from rich.text import Text
 
-    console = Console()
-    checks = Table("", "checked", "found", "what to do", title="This machine", title_justify="left")
+    shown = console()
+    checks = make_table("", "checked", "found", "what to do", title="This machine")
     for check in report.checks:
-        checks.add_row("[green]yes[/]" if check.ok else "[red]no[/]", check.name, check.found, check.hint)
-    console.print(checks)
-    walls = Table("guarantee", title="Walls that can be had here", title_justify="left")
+        mark = "[green]yes[/]" if check.ok else "[red]no[/]"
+        checks.add_row(mark, check.name, Text(visible(check.found)), Text(visible(check.hint)))
+    show_table(checks, shown)
+    walls = make_table("guarantee", title="Walls that are available here")
     usable = [wall for wall in report.walls if wall.usable]
     for wall in usable:
         walls.add_column(wall.name + (" (default)" if wall.default else ""), justify="center")
     for guarantee in Guarantee:
         marks = ["[green]yes[/]" if guarantee in wall.guarantees else "[dim]-[/]" for wall in usable]
         walls.add_row(guarantee.value, *marks)
-    console.print(walls)
+    show_table(walls, shown)
     for wall in report.walls:
         if wall.missing:
-            console.print(f"[bold]{wall.name}[/] cannot be had: {wall.missing}. {wall.hint}", highlight=False)
+            why = f" is not available: {visible(wall.missing)}. {visible(wall.hint)}"
+            shown.print(Text.assemble((wall.name, "bold"), why))
     if report.healthy:
-        console.print("[green]A plain command runs behind the full wall here.[/]")
+        shown.print("[green]A plain command runs behind the full wall here.[/]")
     else:
-        console.print("[red]A plain command does not run here[/]: see what to do above.")
+        shown.print("[red]A plain command does not run here[/]: see what to do above.")

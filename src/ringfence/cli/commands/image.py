@@ -8,7 +8,9 @@ from typing import Annotated, Any
 import typer
 
 from ringfence.cli.exits import Finished
-from ringfence.cli.say import note, visible
+from ringfence.cli.group import make_group
+from ringfence.cli.output import console, make_table, show_table
+from ringfence.cli.say import print_note, visible
 from ringfence.manager.image import (
     ImageReport,
     ListedImage,
@@ -18,14 +20,9 @@ from ringfence.manager.image import (
     recipe,
 )
 from ringfence.manager.image import build as build_image
-from ringfence.values.sizes import show_size
+from ringfence.values.sizes import show_age, show_size
 
-image = typer.Typer(
-    no_args_is_help=True,
-    help="Build, list and check images for containers.",
-    rich_markup_mode="rich",
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
+image = make_group("Build, list and check images for containers.")
 
 _UNFIT_CODE = 1
 
@@ -62,7 +59,7 @@ def build(
     """
     made = recipe(arguments or (), base=base, with_data=data)
     if not again and asyncio.run(is_built(made, docker_url)):
-        note(f"{made.tags[0]} is there already; --again builds it anew")
+        print_note(f"{made.tags[0]} exists already; --again builds it again")
     else:
         build_image(made, docker_url=docker_url, network=network, no_cache=again)
     for tag in made.tags:
@@ -96,24 +93,14 @@ def _listed_as_json(each: ListedImage) -> dict[str, Any]:
 
 
 def _show_list(found: tuple[ListedImage, ...]) -> None:
-    from rich.console import Console
-    from rich.table import Table
     from rich.text import Text
 
-    table = Table("image", "id", "age", "size")
+    table = make_table("image", "id", "built", "size", whole=("image", "id"))
     for each in found:
         names = "\n".join(each.tags) or "(no name)"
         age = show_age(time.time() - each.created)
         table.add_row(Text(visible(names)), each.id.removeprefix("sha256:")[:12], age, show_size(each.size_bytes))
-    Console().print(table)
-
-
-def show_age(seconds: float) -> str:
-    """Roughly, in the largest unit of which there are at least two."""
-    for unit, length in (("days", 86400), ("hours", 3600), ("minutes", 60)):
-        if seconds >= 2 * length:
-            return f"{seconds // length:.0f} {unit}"
-    return "just now"
+    show_table(table)
 
 
 @image.command()
@@ -158,19 +145,16 @@ def _as_json(report: ImageReport) -> dict[str, Any]:
 
 
 def _show(report: ImageReport) -> None:
-    from rich.console import Console
-    from rich.table import Table
     from rich.text import Text
 
-    console = Console()
-    facts = report.facts
-    table = Table("", "claim", "found", "what to do", title=f"{facts.image}, {show_size(facts.size_bytes)}")
-    table.title_justify = "left"
+    facts, shown = report.facts, console()
+    title = f"{visible(facts.image)}, {show_size(facts.size_bytes)}"
+    table = make_table("", "claim", "found", "what to do", title=title)
     for each in report.checks:
         mark = Text("yes", style="green") if each.ok else Text("no", style="red" if each.needed else "yellow")
         table.add_row(mark, each.claim, Text(visible(each.found)), Text(visible(each.hint)))
-    console.print(table)
+    show_table(table, shown)
     if report.fit:
-        console.print("[green]Boxes can be made of it.[/]")
+        shown.print("[green]Boxes can be made of it.[/]")
     else:
-        console.print("[red]It is not fit for boxes[/]: see what to do above.")
+        shown.print("[red]It is not fit for boxes[/]: see what to do above.")

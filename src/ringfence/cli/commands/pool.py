@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from ringfence.cli.exits import Finished
+from ringfence.cli.output import make_table, show_table
 from ringfence.manager.configuring import home_directory, state_directory
 from ringfence.manager.pool_notice import read_notices
 
@@ -29,14 +30,12 @@ def pool(
 
 
 def _show(notices: list[dict[str, Any]]) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
     columns = ("idle", "starting", "acquiring", "busy", "closing", "waiting", "max_instances", "hits", "misses")
-    table = Table("pid", "for", *(name.replace("_instances", "") for name in columns), "crashed", "last fault")
+    named = (name.replace("_instances", "") for name in columns)
+    table = make_table("pid", "for", *named, "crashed", "last fault", whole=("pid", "for"))
     for notice in notices:
         for tools, state in notice["pools"].items():
             counts = [str(state.get(name, "?")) for name in columns]
             fault = str(state.get("last_fault", ""))[:200]
             table.add_row(str(notice["pid"]), tools, *counts, str(state.get("crashed", "?")), fault)
-    Console().print(table)
+    show_table(table)

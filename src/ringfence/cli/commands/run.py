@@ -1,28 +1,51 @@
 """`ringfence run`: one command in a box of its own."""
 
-import base64
-import json
+import asyncio
 import os
 import sys
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
+from ringfence.approvals.base import ConfirmationService
 from ringfence.approvals.terminal import TerminalConfirmationService
+from ringfence.cli.attaching import attach, require_terminal
+from ringfence.cli.completing import (
+    complete_languages,
+    complete_roles,
+    complete_shadows,
+    complete_tools,
+    complete_traces,
+)
 from ringfence.cli.exits import Finished
-from ringfence.cli.say import note
+from ringfence.cli.network_options import (
+    AllowOption,
+    AskNetworkOption,
+    PublishOption,
+    ReachOption,
+    SecretOption,
+    say_published,
+    typed_network,
+)
+from ringfence.cli.options import typed_limits, typed_options
+from ringfence.cli.say import print_line, print_note
 from ringfence.cli.shadows import work_on
-from ringfence.errors import InvalidConfig
-from ringfence.manager.assemble import Judged
+from ringfence.errors import CommandNotAllowed, InvalidArgument
+from ringfence.manager.assemble import has_policy
 from ringfence.manager.blocking import run as run_blocking
-from ringfence.manager.configuring import home_directory, load_config
-from ringfence.manager.workspaces import Shadow
+from ringfence.manager.granting import BY_CALLER
+from ringfence.manager.network_options import Network
+from ringfence.manager.options import SandboxOptions
+from ringfence.manager.policing import CODE_TOOL, SHELL_TOOL
+from ringfence.manager.sandbox import Sandbox
 from ringfence.values.annotate import violation_lines
-from ringfence.values.limits import Limits
-from ringfence.values.outcome import Exited, LimitHit, Refused, Result
+from ringfence.values.limits import Limit
+from ringfence.values.outcome import REFUSED_CODE, Ending, Exited, LimitHit, Refused, Result, TimedOut
+from ringfence.values.remedy import Door, raising
 from ringfence.values.request import Overflow, Stream
-from ringfence.values.sizes import parse_duration, parse_size, show_seconds, show_size
+from ringfence.values.sizes import parse_duration, show_seconds, show_size
 from ringfence.values.violation import ViolationType
 
 
@@ -49,6 +72,12 @@ def run(
         list[str] | None, typer.Option(metavar="GLOB", help="Hide what matches, also in what is granted.")
     ] = None,
     timeout: Annotated[str | None, typer.Option(metavar="TIME", help="End it after this long: 30s, 5m.")] = None,
+    cpu_time: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME", help="CPU time of the whole process tree; default: 2.5 times the wall-clock time."
+        ),
+    ] = None,
     memory: Annotated[
         str | None, typer.Option(metavar="SIZE", help="Memory of the whole process tree: 512MB, 2GB.")
     ] = None,
@@ -56,33 +85,60 @@ def run(
     output: Annotated[
         str | None, typer.Option(metavar="SIZE", help="Bytes of stdout, and of stderr, before it is ended.")
     ] = None,
+    read_only: Annotated[
+        bool, typer.Option("--read-only", help="It can only read the workspace; its home and /tmp are writable.")
+    ] = False,
     env: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="NAME[=VALUE]", help="A variable for it; without a value, ours. Nothing else comes along."
+            "--env",
+            "-e",
+            metavar="NAME[=VALUE]",
+            help="A variable to set; without a value, it is copied from here. No other is.",
         ),
     ] = None,
     language: Annotated[
         str | None,
-        typer.Option("--language", "-l", metavar="NAME", help="It is code in this language: python, js, ts, bash, ..."),
+        typer.Option(
+            "--language",
+            "-l",
+            metavar="NAME",
+            help="It is code in this language: python, js, ts, bash, ...",
+            autocompletion=complete_languages,
+        ),
     ] = None,
     python: Annotated[
         Path | None, typer.Option(metavar="FILE", help="The interpreter for Python code; default: the first on PATH.")
     ] = None,
-    stdin: Annotated[bool, typer.Option("--stdin", "-i", help="Pass our standard input on to it.")] = False,
+    stdin: Annotated[bool, typer.Option("--stdin", "-i", help="Pass standard input on to it.")] = False,
+    terminal: Annotated[
+        bool,
+        typer.Option("--terminal", "-t", help="Give it this terminal: for programs that ask, or fill the screen."),
+    ] = False,
     config: Annotated[Path | None, typer.Option(metavar="FILE", help="Use this configuration file.")] = None,
     policy: Annotated[Path | None, typer.Option(metavar="FILE", help="Judge it by this policy.")] = None,
-    role: Annotated[str | None, typer.Option(metavar="NAME", help="The role in the policy.")] = None,
+    role: Annotated[
+        str | None, typer.Option(metavar="NAME", help="The role in the policy.", autocompletion=complete_roles)
+    ] = None,
     tool: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="As which of the policy's tools it runs; default: shell_exec, or code_run."),
+        typer.Option(
+            metavar="NAME",
+            help="As which of the policy's tools it runs; default: shell_exec, or code_run.",
+            autocompletion=complete_tools,
+        ),
     ] = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print one JSON object with everything, instead of its output.")
     ] = False,
-    observe: Annotated[
-        str, typer.Option(metavar="LEVEL", help="What is looked at while it runs: off, changes, or full (every open).")
-    ] = "changes",
+    trace: Annotated[
+        str | None,
+        typer.Option(
+            metavar="LEVEL",
+            help="What is watched while it runs: off, changes, reads, or full (every open); default: reads.",
+            autocompletion=complete_traces,
+        ),
+    ] = None,
     shadow: Annotated[
         bool,
         typer.Option("--shadow", help="Work on a shadow of the workspace; shows the changes and how to commit them."),
@@ -91,14 +147,21 @@ def run(
         str | None,
         typer.Option(metavar="SIZE", help="How much may be changed in the shadow: kept in memory while it runs."),
     ] = None,
-    inside: Annotated[
-        str | None, typer.Option("--in", metavar="SHADOW", help="Work on this shadow: its id or name.")
+    use_shadow: Annotated[
+        str | None,
+        typer.Option(metavar="SHADOW", help="Work on this shadow: its id or name.", autocompletion=complete_shadows),
     ] = None,
-    strict: Annotated[
-        bool, typer.Option("--strict", help="Hold the blacklist at each open, also against links and later files.")
+    mediate_opens: Annotated[
+        bool,
+        typer.Option("--mediate-opens", help="Check the blacklist at every open, for links and later files too."),
     ] = False,
-    explain: Annotated[
-        bool, typer.Option("--explain", help="Say on stderr what the wall was and what was used.")
+    allow: AllowOption = None,
+    secret: SecretOption = None,
+    publish: PublishOption = None,
+    reach: ReachOption = None,
+    ask_network: AskNetworkOption = False,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", "-v", help="Say on stderr what the wall was and what was used.")
     ] = False,
 ) -> None:
     """Run a command in a sandbox, and exit as it exits.
@@ -113,75 +176,98 @@ def run(
         ringfence run --write ../cache --timeout 5m -- make -j4 all
 
         ringfence run --language python "sum(range(100))"
+
+        ringfence run --allow pip -- pip install --target lib requests
     """
     if language is not None and len(command) != 1:
-        raise InvalidConfig("with --language there is one argument, the code", hint="quote it")
-    limits = _limits(config, timeout, memory, processes, output)
-    tool = tool or ("shell_exec" if language is None else "code_run")
-    judged = Judged(policy=policy, role=role, tool=tool)
-    with work_on(workspace, judged, shadow=shadow, inside=inside) as (place, chosen):
-        result = run_blocking(
-            command[0] if len(command) == 1 else command,
-            workspace=place,
-            shadow=chosen,
-            shadow_bytes=_shadow_bytes(shadow_size, chosen),
-            read=read or (),
-            write=write or (),
-            deny=deny or (),
-            env=_variables(env or []),
-            stdin=sys.stdin.buffer.read() if stdin else None,
-            limits=limits,
-            config=config,
-            policy=policy,
-            role=role,
-            tool=tool,
-            language=language,
-            python=python,
-            explain=observe,
-            strict=strict,
-            # Whoever sits at the terminal is asked where the policy says so; piped input is no answer.
-            confirmation=TerminalConfirmationService() if sys.stdin.isatty() and not stdin else None,
-            overflow=Overflow.STOP,
-            on_output=None if as_json else _pass_through,
-        )
+        raise InvalidArgument("with --language there is one argument, the code", hint="quote it")
+    options = typed_options(
+        workspace=workspace,
+        read=read,
+        write=write,
+        read_only=read_only,
+        deny=deny,
+        env=env,
+        limits=typed_limits(config, cpu_time=cpu_time, memory=memory, processes=processes, output=output),
+        config=config,
+        policy=policy,
+        role=role,
+        tool=tool or (SHELL_TOOL if language is None else CODE_TOOL),
+        python=python,
+        trace=trace,
+        mediate_opens=mediate_opens,
+        network=typed_network(allow=allow, secret=secret, publish=publish, reach=reach, ask=ask_network),
+    )
+    if terminal:
+        _refuse_with_terminal(stdin=stdin, as_json=as_json, language=language)
+    options = replace(options, confirmation=_confirmation(options, stdin=stdin))
+    with work_on(options, shadow=shadow, use_shadow=use_shadow, shadow_size=shadow_size) as chosen:
+        if terminal:
+            code = asyncio.run(_on_terminal(command, chosen, timeout))
+        else:
+            result = run_blocking(
+                command[0] if len(command) == 1 else command,
+                chosen,
+                stdin=sys.stdin.buffer.read() if stdin else None,
+                timeout=None if timeout is None else parse_duration(timeout),
+                language=language,
+                overflow=Overflow.STOP,
+                on_output=None if as_json else _pass_through,
+                on_published=say_published,
+            )
+            code = result.exit_code
+    if terminal:
+        raise Finished(code)
     if as_json:
-        print(json.dumps(_as_json(result)))
+        print(result.to_json())
     else:
         _show_results(result)
-        _say_how_it_ended(result)
-    if explain:
-        _explain(result)
-    raise Finished(result.exit_code)
+        _say_how_it_ended(result, Door.POLICY if has_policy(options, os.environ) else Door.COMMAND_LINE)
+    if verbose:
+        _say_more(result)
+    raise Finished(code)
 
 
-def _shadow_bytes(size: str | None, shadow: Shadow | None) -> int:
-    if size is not None and shadow is None:
-        raise InvalidConfig("--shadow-size without a shadow", hint="add --shadow, or --in SHADOW")
-    return 0 if size is None else parse_size(size)
+def _refuse_with_terminal(*, stdin: bool, as_json: bool, language: str | None) -> None:
+    """
+    Raises:
+        InvalidArgument: there is no terminal, or something that a terminal leaves no room for.
+    """
+    others = {"--stdin": stdin, "--json": as_json, "--language": language is not None}
+    clash = next((name for name, given in others.items() if given), None)
+    if clash is not None:
+        raise InvalidArgument(f"{clash} and a terminal", hint=f"leave out -t or {clash}")
+    require_terminal("-t")
 
 
-def _limits(
-    config: Path | None, timeout: str | None, memory: str | None, processes: int | None, output: str | None
-) -> Limits:
-    configured = load_config(os.environ, home_directory(os.environ), config).limits
-    return configured.changed(
-        wall_seconds=None if timeout is None else parse_duration(timeout),
-        memory_bytes=None if memory is None else parse_size(memory),
-        processes=processes,
-        output_bytes=None if output is None else parse_size(output),
-    )
+async def _on_terminal(command: list[str], options: SandboxOptions, timeout: str | None) -> int:
+    async with Sandbox.for_one_call(options) as box:
+        words = command[0] if len(command) == 1 else command
+        # Whoever sits at a terminal may take their time, unless somebody has set one.
+        by_policy = box.terms.value("limits.wall") if box.terms is not None else None
+        asked = None if timeout is None else parse_duration(timeout)
+        seconds = min((each for each in (asked, by_policy) if each is not None), default=None)
+        if box.grant.network is not None and box.grant.network.publish:
+            await box.open()
+            say_published(box.published)
+        try:
+            return await attach(
+                box, words, seconds=seconds, asks=options.confirmation is not None, typed_by_person=True
+            )
+        except CommandNotAllowed as refusal:
+            if not refusal.rule:
+                raise
+            print_line(f"refused: {refusal}")
+            return REFUSED_CODE
 
 
-def _variables(given: list[str]) -> dict[str, str]:
-    out: dict[str, str] = {}
-    for entry in given:
-        name, has_value, value = entry.partition("=")
-        if not has_value:
-            if name not in os.environ:
-                raise InvalidConfig(f"--env {name}: there is no such variable here", hint=f"write --env {name}=VALUE")
-            value = os.environ[name]
-        out[name] = value
-    return out
+def _confirmation(options: SandboxOptions, *, stdin: bool) -> ConfirmationService | None:
+    """Whoever sits at the terminal is asked where the policy says so, or about hosts; piped input is no answer. Without
+    a policy nobody is asked about the command: whoever sits there has just typed it."""
+    asks = has_policy(options, os.environ) or (isinstance(options.network, Network) and options.network.ask)
+    if not asks or stdin or not sys.stdin.isatty():
+        return None
+    return TerminalConfirmationService()
 
 
 def _pass_through(stream: Stream, data: bytes) -> None:
@@ -196,75 +282,38 @@ def _show_results(result: Result) -> None:
         print(shown.text if shown.text is not None else f"<{', '.join(shown.types)}>", flush=True)
 
 
-def _say_how_it_ended(result: Result) -> None:
-    if not isinstance(result.ending, Exited):
-        note(str(result.ending))
-    if isinstance(result.ending, Refused):
+def _say_how_it_ended(result: Result, door: Door) -> None:
+    ending = result.ending
+    if not isinstance(ending, Exited):
+        print_line(_said(ending, door))
+    if isinstance(ending, Refused):
         return
-    hit = isinstance(result.ending, LimitHit)  # which has just been said
+    hit = isinstance(ending, LimitHit)  # which has just been said
     others = (each for each in result.violations if not (hit and each.kind is ViolationType.RESOURCE_LIMIT))
-    for line in violation_lines(others):
-        note(line)
+    for line in violation_lines(others, door):
+        print_note(line)
 
 
-def _explain(result: Result) -> None:
+def _said(ending: Ending, door: Door) -> str:
+    """How it ended, and which option would have let it go on."""
+    match ending:
+        case LimitHit():
+            return f"{ending}; to allow more: {raising(ending.limit, door)}"
+        case TimedOut() if not ending.capped_by or ending.capped_by == BY_CALLER:  # who has typed it
+            return f"{replace(ending, capped_by='')}; to give it longer: {raising(Limit.WALL, Door.COMMAND_LINE)}"
+        case _:
+            return str(ending)
+
+
+def _say_more(result: Result) -> None:
     wall, usage = result.wall, result.usage
     if wall is not None:
-        note(f"wall: {wall.name}; limits by {', '.join(wall.limits_by)}")
-        note(f"guarantees: {', '.join(sorted(wall.guarantees))}")
+        print_note(f"wall: {wall.name}; limits by {', '.join(wall.limits_by)}")
+        print_note(f"guarantees: {', '.join(sorted(wall.guarantees))}")
         for text in wall.notes:
-            note(text)
-    note(
+            print_note(text)
+    print_note(
         f"{result.ending}; {show_seconds(usage.wall_seconds)}, CPU {show_seconds(usage.cpu_seconds)}, "
         f"at most {show_size(usage.peak_memory_bytes)}"
     )
-    note(f"journal: run {result.run_id}")
-
-
-def _as_json(result: Result) -> dict[str, Any]:
-    wall, usage = result.wall, result.usage
-    return {
-        "run": result.run_id,
-        "ending": type(result.ending).__name__.lower(),
-        "ending_text": str(result.ending),
-        "exit_code": result.exit_code,
-        **_text("stdout", result.stdout_bytes),
-        **_text("stderr", result.stderr_bytes),
-        "stdout_dropped": result.stdout_dropped,
-        "stderr_dropped": result.stderr_dropped,
-        "results": [{mime: _form(form) for mime, form in shown.forms} for shown in result.results],
-        "error": None
-        if result.error is None
-        else {"type": result.error.type, "value": result.error.value, "traceback": result.error.traceback},
-        "blocked": result.blocked,
-        "blocked_reason": result.blocked_reason,
-        "violations": [violation.as_record() for violation in result.violations],
-        "usage": {
-            "wall_seconds": usage.wall_seconds,
-            "cpu_seconds": usage.cpu_seconds,
-            "peak_memory_bytes": usage.peak_memory_bytes,
-            "measured_by": usage.measured_by,
-        },
-        "wall": None
-        if wall is None
-        else {
-            "name": wall.name,
-            "guarantees": sorted(wall.guarantees),
-            "limits_by": wall.limits_by,
-            "notes": wall.notes,
-        },
-        "audit": None if result.audit is None else {"wrapper": result.audit.wrapper, "command": result.audit.command},
-    }
-
-
-def _form(form: str | bytes) -> str:
-    """Text as it is, everything else as base64, as notebooks do."""
-    return form if isinstance(form, str) else base64.b64encode(form).decode()
-
-
-def _text(name: str, data: bytes) -> dict[str, str]:
-    """Output as text; as base64 beside it where text would not give the bytes back."""
-    out = {name: data.decode("utf-8", "replace")}
-    if out[name].encode() != data:
-        out[f"{name}_base64"] = base64.b64encode(data).decode()
-    return out
+    print_note(f"journal: run {result.run_id}")

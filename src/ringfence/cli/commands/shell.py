@@ -1,107 +1,132 @@
-"""`ringfence shell`: a person's own shell inside the wall, to try what an agent would see."""
+"""`ringfence shell`: a person's own shell, or another program on a terminal, inside the wall."""
 
 import asyncio
-import os
-import signal
 import sys
-import termios
-import tty
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from ringfence.cli.attaching import attach, require_terminal
+from ringfence.cli.completing import complete_roles, complete_shadows
 from ringfence.cli.exits import Finished
-from ringfence.cli.say import note
-from ringfence.cli.shadows import work_on
-from ringfence.errors import InvalidConfig
-from ringfence.manager.assemble import Judged
+from ringfence.cli.network_options import (
+    AllowOption,
+    PublishOption,
+    ReachOption,
+    SecretOption,
+    say_published,
+    typed_network,
+)
+from ringfence.cli.options import typed_options
+from ringfence.cli.output import is_coloured
+from ringfence.cli.say import print_note
+from ringfence.cli.shadows import handle, work_on
+from ringfence.manager.options import SandboxOptions
 from ringfence.manager.sandbox import Sandbox
-from ringfence.manager.workspaces import Shadow
-from ringfence.values.request import Stream
+
+_EITHER_SHELL = (
+    "if command -v bash >/dev/null; then exec bash --norc -i; fi; PS1='(ringfence) $ '; export PS1; exec sh -i"
+)
+"""A start-up file would set another prompt; inside, none of the person's own is there."""
 
 
 def shell(
+    command: Annotated[
+        list[str] | None,
+        typer.Argument(
+            help="A program and its arguments, instead of a shell: such as a coding agent's own command line.",
+            show_default=False,
+        ),
+    ] = None,
     workspace: Annotated[
         Path | None, typer.Option("--workspace", "-w", metavar="DIR", help="The directory to work in; default: here.")
+    ] = None,
+    write: Annotated[
+        list[Path] | None, typer.Option(metavar="DIR", help="A further directory that may be written.")
+    ] = None,
+    read: Annotated[
+        list[Path] | None, typer.Option(metavar="PATH", help="A further file or directory that may be read.")
+    ] = None,
+    read_only: Annotated[bool, typer.Option("--read-only", help="The workspace can only be read.")] = False,
+    deny: Annotated[
+        list[str] | None, typer.Option(metavar="GLOB", help="Hide what matches, also in what is granted.")
+    ] = None,
+    env: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--env", "-e", metavar="NAME[=VALUE]", help="A variable to set; without a value, it is copied from here."
+        ),
     ] = None,
     shadow: Annotated[
         bool, typer.Option("--shadow", help="Work on a shadow: nothing reaches the files before you commit it.")
     ] = False,
-    inside: Annotated[
-        str | None, typer.Option("--in", metavar="SHADOW", help="Work on this shadow: its id or name.")
+    use_shadow: Annotated[
+        str | None,
+        typer.Option(metavar="SHADOW", help="Work on this shadow: its id or name.", autocompletion=complete_shadows),
     ] = None,
     config: Annotated[Path | None, typer.Option(metavar="FILE", help="Use this configuration file.")] = None,
     policy: Annotated[Path | None, typer.Option(metavar="FILE", help="Hide and grant by this policy.")] = None,
-    role: Annotated[str | None, typer.Option(metavar="NAME", help="The role in the policy.")] = None,
+    role: Annotated[
+        str | None, typer.Option(metavar="NAME", help="The role in the policy.", autocompletion=complete_roles)
+    ] = None,
+    allow: AllowOption = None,
+    secret: SecretOption = None,
+    publish: PublishOption = None,
+    reach: ReachOption = None,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Say on stderr what the wall is.")] = False,
 ) -> None:
     """Open a shell in a sandbox, on this terminal.
 
     What you see is what an agent would see. The commands that you type are yours: the wall holds them, the policy's
-    rules about single commands do not ask.
+    rules about single commands do not ask. With a command, that program has the terminal instead of a shell. It exits
+    as the shell or the program exits.
 
-    Example:
+    Examples:
 
         ringfence shell --shadow
+
+        ringfence shell --shadow -e API_KEY -- my-agent --model large
     """
-    if not (sys.stdin.isatty() and sys.stdout.isatty()):
-        raise InvalidConfig("a shell needs a terminal", hint="use `ringfence run` for commands from elsewhere")
-    judged = Judged(policy=policy, role=role)
-    with work_on(workspace, judged, shadow=shadow, inside=inside) as (place, chosen):
-        code = asyncio.run(_session(place, chosen, config, policy, role))
+    require_terminal("a shell")
+    options = typed_options(
+        workspace=workspace,
+        read=read,
+        write=write,
+        read_only=read_only,
+        deny=deny,
+        env=env,
+        config=config,
+        policy=policy,
+        role=role,
+        network=typed_network(allow=allow, secret=secret, publish=publish, reach=reach),
+    )
+    with work_on(options, shadow=shadow, use_shadow=use_shadow) as chosen:
+        code = asyncio.run(_session(chosen, command or [], verbose=verbose))
     raise Finished(code)
 
 
-async def _session(
-    workspace: Path | None, shadow: Shadow | None, config: Path | None, policy: Path | None, role: str | None
-) -> int:
-    async with Sandbox(workspace, shadow=shadow, config=config, policy=policy, role=role) as box:
-        note("a shell inside the wall; `exit` ends it")
-        rows, columns = _size()
-        loop = asyncio.get_running_loop()
-        with _raw_terminal():
-            process = await box.start(["/bin/bash", "-i"], terminal=(rows, columns), on_output=_show)
-            loop.add_signal_handler(signal.SIGWINCH, lambda: process.resize(*_size()))
-            loop.add_signal_handler(signal.SIGINT, lambda: process.signal(signal.SIGINT))
-            typing = asyncio.create_task(_pass_keys_on(process.write))
-            try:
-                result = await process.wait()
-            finally:
-                typing.cancel()
-                loop.remove_signal_handler(signal.SIGWINCH)
-                loop.remove_signal_handler(signal.SIGINT)
-        return result.exit_code if result is not None else 1
+async def _session(options: SandboxOptions, command: list[str], *, verbose: bool) -> int:
+    async with Sandbox(options) as box:
+        if verbose or (box.grant.network is not None and box.grant.network.publish):
+            await box.open()
+            say_published(box.published)
+        if verbose and box.wall is not None:
+            print_note(f"wall: {box.wall.name}; guarantees: {', '.join(sorted(box.wall.guarantees))}")
+        if command:
+            return await attach(box, command, typed_by_person=True)
+        print_note("a shell inside the wall; `exit` ends it")
+        return await attach(box, ("/bin/sh", "-c", _EITHER_SHELL), env={"PS1": prompt(options)}, typed_by_person=True)
 
 
-def _show(_: Stream, data: bytes) -> None:
-    sys.stdout.buffer.write(data)
-    sys.stdout.buffer.flush()
-
-
-async def _pass_keys_on(write: Callable[[bytes], Awaitable[bool]]) -> None:
-    loop = asyncio.get_running_loop()
-    keys: asyncio.Queue[bytes] = asyncio.Queue()
-    loop.add_reader(0, lambda: keys.put_nowait(os.read(0, 4096)))
-    try:
-        while data := await keys.get():
-            await write(data)
-    finally:
-        loop.remove_reader(0)
-
-
-def _size() -> tuple[int, int]:
-    size = os.get_terminal_size(sys.stdout.fileno())
-    return size.lines, size.columns
-
-
-@contextmanager
-def _raw_terminal() -> Iterator[None]:
-    """Every key goes to the shell inside, Ctrl-C too; the terminal is as before afterwards."""
-    before = termios.tcgetattr(0)
-    tty.setraw(0, termios.TCSADRAIN)  # what was typed ahead stays
-    try:
-        yield
-    finally:
-        termios.tcsetattr(0, termios.TCSADRAIN, before)
+def prompt(options: SandboxOptions) -> str:
+    """What a shell shows before each line: that it is inside, on what, and in which directory."""
+    where = "ringfence"
+    if options.shadow is not None:
+        where += f" shadow {handle(options.shadow)}"
+    elif options.read_only:
+        where += " read-only"
+    mark = f"({where})".replace("\\", "\\\\").replace("$", "\\$").replace("`", "\\`")
+    if is_coloured(sys.stdout):
+        mark = rf"\[\e[33m\]{mark}\[\e[0m\]"
+    return rf"{mark} \w \$ "

@@ -3,16 +3,22 @@
 import json
 import os
 import time
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from ringfence.audit.violations import RecordedViolation, ViolationStore
+from ringfence.cli.output import console, make_table, show_table
 from ringfence.cli.say import visible
 from ringfence.manager.configuring import home_directory, state_directory
 from ringfence.manager.records import recorded_violations
+from ringfence.values.remedy import Door
 from ringfence.values.sizes import parse_duration
 from ringfence.values.violation import Severity, ViolationType
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.text import Text
 
 _MOST_READ = 100_000
 """Violations that are looked through for a query; older ones are counted and not searched."""
@@ -20,9 +26,11 @@ _MOST_READ = 100_000
 
 def violations(
     kind: Annotated[ViolationType | None, typer.Option("--type", help="Only of this type.")] = None,
-    severity: Annotated[Severity, typer.Option("--severity", help="Only as grave as this, or graver.")] = Severity.LOW,
+    severity: Annotated[Severity, typer.Option("--severity", help="Only of this severity or higher.")] = Severity.LOW,
     session: Annotated[str | None, typer.Option(metavar="ID", help="Only of this session.")] = None,
-    since: Annotated[str | None, typer.Option(metavar="TIME", help="Only of the last so long: 30m, 24h.")] = None,
+    since: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Only from this long ago until now: 30m, 24h.")
+    ] = None,
     text: Annotated[str | None, typer.Option(metavar="WORDS", help="Only with this in what, target or rule.")] = None,
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="How many of the last ones are shown.")] = 20,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")] = False,
@@ -63,31 +71,38 @@ _COLOURS = {Severity.LOW: "dim", Severity.MEDIUM: "yellow", Severity.HIGH: "red"
 
 
 def _show(store: ViolationStore, limit: int) -> None:
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    console = Console()
-    types = Table("type", "count", title=f"{store.total} refused", title_justify="left")
+    shown = console()
+    types = make_table("type", "count", title=f"{store.total} refused")
     for kind, count in sorted(store.counts_by_type().items(), key=lambda pair: -pair[1]):
         types.add_row(str(kind), str(count))
-    console.print(types)
-    severities = Table("severity", "count")
+    show_table(types, shown)
+    severities = make_table("severity", "count")
     for severity, count in reversed(store.counts_by_severity().items()):
-        severities.add_row(Text(str(severity), style=_COLOURS[severity]), str(count))
-    console.print(severities)
-    last = Table("when", "severity", "type", "what", "rule", "to allow it", title="The last ones", title_justify="left")
+        severities.add_row(_coloured(severity), str(count))
+    show_table(severities, shown)
+    print("The last ones:")
     for entry in store.recent(limit):
-        last.add_row(*_row(entry), style=_COLOURS[entry.violation.severity] if console.is_terminal else None)
-    console.print(last)
+        _show_entry(shown, entry)
 
 
-def _row(entry: RecordedViolation) -> tuple[Any, ...]:
+def _coloured(severity: Severity) -> "Text":
+    from rich.text import Text
+
+    return Text(str(severity), style=_COLOURS[severity])
+
+
+def _show_entry(shown: "Console", entry: RecordedViolation) -> None:
+    """A few lines each: what and rule are sentences, and a table would leave each of them a narrow column."""
     from rich.text import Text
 
     violation = entry.violation
     when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(entry.at))
     times = f" ({violation.count} times)" if violation.count > 1 else ""
-    texts = (f"{violation.what}{times}", violation.rule_and_place, violation.allow_by)
-    # Text, and not markup: square brackets in a file's name mean nothing.
-    return (when, str(violation.severity), str(violation.kind), *(Text(visible(text)) for text in texts))
+    shown.print()
+    shown.print(Text.assemble(f"{when}  ", _coloured(violation.severity), f"  {violation.kind}"), soft_wrap=True)
+    lines = [f"{violation.what}{times}", f"rule: {violation.rule_and_place}"]
+    if remedy := violation.remedy(Door.COMMAND_LINE):
+        lines.append(f"to allow it: {remedy}")
+    for line in lines:
+        # Text, and not markup: square brackets in a file's name mean nothing.
+        shown.print(Text(f"  {visible(line)}"), soft_wrap=True)

@@ -41,7 +41,7 @@ Condition: TypeAlias = AnyBit | OneOf | NoneOf
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class CallRow:
     """`calls` get `verdict` when all of `when` hold (always, if it is empty)."""
 
     calls: tuple[str, ...]
@@ -142,7 +142,7 @@ class _Program:
         return self._emit(_JUMP, self._distance(target))
 
 
-def translate(rows: Iterable[Row], machine: Machine) -> bytes:
+def translate(rows: Iterable[CallRow], machine: Machine) -> bytes:
     """A program that gives each row's verdict when all of its conditions hold, and allows every other call."""
     program = _Program()
     find_number = _search(program, _steps(_verdicts(program, rows, machine), x32=machine.x32))
@@ -151,7 +151,7 @@ def translate(rows: Iterable[Row], machine: Machine) -> bytes:
     return program.encode()
 
 
-def _verdicts(program: _Program, rows: Iterable[Row], machine: Machine) -> dict[int, Target]:
+def _verdicts(program: _Program, rows: Iterable[CallRow], machine: Machine) -> dict[int, Target]:
     """Where each number of a row leads; calls with the same checks share them."""
     checks: dict[int, tuple[tuple[tuple[Condition, ...], int], ...]] = {}
     for row in rows:

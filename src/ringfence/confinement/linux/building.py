@@ -6,8 +6,10 @@ before children, then covers, and last the seal that makes the root itself read-
 
 import os
 
-from ringfence.confinement.base import How, Layered, StandIn, View
+from ringfence.confinement.base import Descriptors, How, Layered, StandIn, View
 
+QUEUES = "/dev/mqueue"
+"""Where POSIX message queues are mounted, once there is an IPC namespace: by whoever makes it."""
 AREA = "/sys"
 """Where the launcher builds the new root, in a mount namespace of its own; the helper knows the same name."""
 _DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
@@ -20,7 +22,7 @@ _DEVICE_LINKS = (
 )
 
 
-class Plan:
+class LaunchPlan:
     """Collects what is taken from the host, and the steps that put it into the new root."""
 
     def __init__(self, stand_in: StandIn | None) -> None:
@@ -32,7 +34,7 @@ class Plan:
 
     def put(self, verb: str, source: str, name: str) -> None:
         """Show (read-only), share (writable) or put as a device what lies at `source`."""
-        if verb == "share" and self._stand_in is not None:
+        if self._stand_in is not None and (verb == "share" or (verb == "show" and source in self._owners)):
             ids = (*self._owners[source], self._stand_in.uid, self._stand_in.gid)
             self._taken += ["map", *map(str, ids), "mapped", source]
         else:
@@ -63,13 +65,9 @@ class Plan:
         return ("private", *self._taken, "area", *self._steps)
 
 
-def build(view: View, stand_in: StandIn | None, memory: int = -1) -> Plan:
-    """The plan for a view, up to and without the seal.
-
-    Args:
-        memory: the descriptor that becomes a shadow's memory.
-    """
-    plan = Plan(stand_in)
+def build(view: View, stand_in: StandIn | None, descriptors: Descriptors) -> LaunchPlan:
+    """The plan for a view, up to and without the seal."""
+    plan = LaunchPlan(stand_in)
     uid, gid = (os.getuid(), os.getgid()) if stand_in is None else (stand_in.uid, stand_in.gid)
     for path in view.system:
         plan.put("show", os.path.realpath(path), path)
@@ -80,12 +78,13 @@ def build(view: View, stand_in: StandIn | None, memory: int = -1) -> Plan:
     for name, target in _DEVICE_LINKS:
         plan.step("link", f"/dev/{name}", target)
     plan.step("terminals", "/dev/pts")
-    size, ids = str(view.tmp_bytes), (str(uid), str(gid))
-    plan.step("tmpfs", "/dev/shm", size, "1777", *ids)
-    plan.step("tmpfs", "/tmp", size, "1777", *ids)
+    ids = (str(uid), str(gid))
+    plan.step("tmpfs", "/dev/shm", _size(view, "/dev/shm"), "1777", *ids)
+    plan.step("tmpfs", "/tmp", _size(view, "/tmp"), "1777", *ids)
     if view.home not in view.readable:
-        plan.step("tmpfs", view.home, size, "0755", *ids)
+        plan.step("tmpfs", view.home, _size(view, view.home), "0755", *ids)
     plan.step("dir", "/proc")
+    plan.step("dir", QUEUES)
     plan.step("dir", "/run")
     for name, source in view.etc:
         plan.put("show", source, f"/etc/{name}")
@@ -96,11 +95,35 @@ def build(view: View, stand_in: StandIn | None, memory: int = -1) -> Plan:
     shadows = {layered.root: layered for layered in view.layered}
     for verb, path in sorted(granted, key=lambda entry: (entry[1].count("/"), entry[1])):
         if verb == "share" and path in shadows:
-            plan.put_shadow(shadows[path], memory)
+            plan.put_shadow(shadows[path], descriptors.memory)
         else:
             plan.put(verb, behind.get(path, path), path)
     for cover in sorted(view.covers, key=lambda cover: cover.how is not How.PIN):
         plan.step(cover.how.value, cover.root, cover.below)
     for path in view.hidden:
         plan.step("hide", os.path.dirname(path), os.path.basename(path))
+    for (name, _), descriptor in zip(view.files, descriptors.files, strict=True):
+        plan.step("file", name, str(descriptor))
+    for each in view.replaced:
+        plan.step("replace", each.root, each.below, each.source)
     return plan
+
+
+def capture(descriptors: Descriptors, stand_in: StandIn | None) -> tuple[str, ...]:
+    """What makes the network of a box that has one, and starts its keeper; nothing for any other."""
+    if descriptors.keeper < 0:
+        return ()
+    uid, gid = (os.getuid(), os.getgid()) if stand_in is None else (stand_in.uid, stand_in.gid)
+    return ("capture", str(descriptors.keeper), str(uid), str(gid))
+
+
+def captured_words(descriptors: Descriptors) -> tuple[str, ...]:
+    """For PID 1 of a box with a network: to end if that is the host's."""
+    return () if descriptors.keeper < 0 else ("captured", str(os.stat("/proc/self/ns/net").st_ino))
+
+
+def _size(view: View, path: str) -> str:
+    """How much a directory in memory may hold. What a name takes is counted for whoever makes it: where that is the
+    guardian, which no limit of the box holds, their number is bounded too, to a quarter of that size at the most."""
+    names = f",nr_inodes={max(view.tmp_bytes // 4096, 1024)}" if path in view.made_outside else ""
+    return f"{view.tmp_bytes}{names}"

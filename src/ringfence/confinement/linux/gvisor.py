@@ -20,6 +20,7 @@ calls. If the machine runs out of memory for the box, the whole box may go and n
 import json
 import os
 import re
+import resource
 import shutil
 import subprocess
 import tempfile
@@ -28,7 +29,7 @@ from typing import Any, Final
 
 from ringfence.confinement.base import Descriptors, Launch, Probe, StandIn, View
 from ringfence.confinement.linux import seccomp
-from ringfence.confinement.linux.building import AREA, build
+from ringfence.confinement.linux.building import AREA, build, capture
 from ringfence.confinement.linux.bwrap import profile_for
 from ringfence.confinement.linux.probe import can_unshare
 from ringfence.errors import InitializationFailed
@@ -71,34 +72,30 @@ class GVisor:
         runsc, platform = find_runsc(), _platform()
         if runsc is None or platform is None:
             raise AssertionError("wrap() before a usable probe()")
-        if descriptors.interpreter:
-            raise InitializationFailed(
-                "gVisor needs our helper in C", hint="unset RINGFENCE_HELPER, or use another wall"
-            )
         if view.layered:
             raise InitializationFailed(
                 "a shadow cannot be laid over a workspace behind gVisor yet", hint="use another wall, or no shadow"
             )
         uid, gid = (os.getuid(), os.getgid()) if stand_in is None else (stand_in.uid, stand_in.gid)
-        plan = build(view, stand_in)
+        plan = build(view, stand_in, descriptors)
         plan.step("tmpfs", _DIRECTORY, str(_DIRECTORY_BYTES), "0700", str(uid), str(gid))
-        plan.step("seal")
+        plan.step("seal", *(("captured",) if descriptors.keeper >= 0 else ()))
         if stand_in is not None:
             plan.step("become", str(uid), str(gid))
         directory = AREA + _DIRECTORY
         plan.step(
             *("exec", f"/proc/self/fd/{descriptors.helper}", "carry"),
             *(str(descriptors.control), str(descriptors.options), directory),
-            *_command(runsc, platform, directory),
+            *_command(runsc, platform, directory, has_network=descriptors.keeper >= 0),
         )
         return Launch(
             plan=plan.words(),
             options=(),
-            description=_described(view),
+            description=_described(view, has_network=descriptors.keeper >= 0),
             configure=("reaper", "filter"),
-            seccomp=seccomp.assemble(profile_for(view, stand_in)),
+            seccomp=seccomp.assemble(profile_for(view, stand_in, debugging=False)),
             filter_by_helper=True,
-            explained=False,
+            before=capture(descriptors, stand_in),
         )
 
 
@@ -110,23 +107,34 @@ def find_runsc() -> str | None:
     return shutil.which("runsc", path=_SYSTEM_PATH)
 
 
-def _command(runsc: str, platform: str, directory: str) -> tuple[str, ...]:
+def _command(runsc: str, platform: str, directory: str, *, has_network: bool = False) -> tuple[str, ...]:
+    # The sockets of gVisor's own stack cannot be passed out. What it calls the host's network is the one that the
+    # launcher has captured; the guest's socket calls then reach the machine's kernel, in that namespace.
+    network = "host" if has_network else "none"
     return (
-        *(runsc, "--rootless", "--network=none", f"--platform={platform}", "--ignore-cgroups"),
+        *(runsc, "--rootless", f"--network={network}", f"--platform={platform}", "--ignore-cgroups"),
         # Writes go to the host's files and nowhere else, all files come by the gofer. The system's may be remembered,
         # which saves much time; what is granted is looked at anew each time, because others change it.
         *("--overlay2=none", "--directfs=false", "--file-access=exclusive", "--file-access-mounts=shared"),
+        f"--dcache={_names_remembered()}",
         *(f"--root={directory}/state", "run", f"--bundle={directory}", "box"),
     )
 
 
-def _described(view: View) -> str:
+def _names_remembered() -> int:
+    """How many names runsc keeps in mind, for all mounts together. Each holds descriptors of the host, out of a login's
+    1,024; left alone, it remembers 1,000 for each mount, and then nothing can be opened any more."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return max(64, min(1000, soft // 4))
+
+
+def _described(view: View, *, has_network: bool = False) -> str:
     """The container's description as text.
 
     Raises:
         InitializationFailed: a name is no UTF-8, and JSON can hold no other.
     """
-    text = json.dumps(_description(view), ensure_ascii=False)
+    text = json.dumps(_description(view, has_network=has_network), ensure_ascii=False)
     try:
         text.encode()
     except UnicodeEncodeError as fault:
@@ -138,7 +146,7 @@ def _described(view: View) -> str:
     return text
 
 
-def _description(view: View) -> dict[str, Any]:
+def _description(view: View, *, has_network: bool) -> dict[str, Any]:
     """The container, in the words of the OCI."""
     size = f"size={view.tmp_bytes}"
     mounts = [
@@ -154,6 +162,7 @@ def _description(view: View) -> dict[str, Any]:
         mounts.append({"destination": view.home, "type": "tmpfs", "source": "tmpfs", "options": ["mode=755", size]})
     granted = [(path, "ro") for path in view.readable] + [(path, "rw") for path in view.writable]
     mounts += [_bind(path, how) for path, how in sorted(granted, key=lambda each: (each[0].count("/"), each[0]))]
+    namespaces = ("pid", "ipc", "uts", "mount", *(() if has_network else ("network",)))
     return {
         "ociVersion": "1.0.0",
         "root": {"path": AREA, "readonly": True},
@@ -168,7 +177,7 @@ def _description(view: View) -> dict[str, Any]:
             "capabilities": {},
         },
         "mounts": mounts,
-        "linux": {"namespaces": [{"type": name} for name in ("pid", "ipc", "uts", "mount", "network")]},
+        "linux": {"namespaces": [{"type": name} for name in namespaces]},
     }
 
 
@@ -193,13 +202,15 @@ def _probe() -> Probe:
     if version < _OLDEST:
         return Probe(missing=f"this runsc is of {version}; `ls` does not work in it", hint=_INSTALL)
     if not os.access(_HELPER, os.X_OK):
-        return Probe(missing="our helper in C is missing", hint="install Ringfence where a C compiler is at hand")
+        return Probe(missing="our native helper is missing", hint="install Ringfence again")
     problem = can_unshare()
     if problem:
         return Probe(missing=f"no user namespaces ({problem})", hint="allow unprivileged user namespaces")
     if _platform() is None:
         return Probe(missing=f"runsc runs nothing here by {' or '.join(_PLATFORMS)}", hint="run `runsc do true`")
-    return Probe(GUARANTEES, notes=(f"gVisor of {version}, by {_platform()}",), own_processes=_OWN_PROCESSES)
+    return Probe(
+        GUARANTEES, notes=(f"gVisor of {version}, by {_platform()}",), own_processes=_OWN_PROCESSES, supervised=False
+    )
 
 
 def _version(runsc: str) -> int | None:

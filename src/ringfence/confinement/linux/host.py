@@ -3,6 +3,8 @@
 import os
 from functools import cache
 
+from ringfence.confinement.base import NAME_SERVER
+
 SYSTEM: tuple[str, ...] = (
     "/usr",  # programs and libraries
     "/bin",  # on a merged-usr system these five are links into /usr
@@ -19,7 +21,11 @@ ETC: tuple[str, ...] = (
     "alternatives",  # Debian's choice of a program for a name; /usr/bin links into it
     "crypto-policies",  # Fedora's TLS settings, which OpenSSL and GnuTLS include
     "debian_version",
+    "ethertypes",
     "fonts",  # fontconfig: without it a plot has no text
+    "gai.conf",  # which address of a name is tried first
+    "gdb",
+    "groff",  # how a manual page is set
     "host.conf",
     "java-11-openjdk",  # configuration that Debian's JDKs keep outside /usr
     "java-17-openjdk",
@@ -28,12 +34,16 @@ ETC: tuple[str, ...] = (
     "ld.so.conf",
     "ld.so.conf.d",
     "locale.alias",
+    "lsb-release",
     "localtime",
     "magic",  # file(1)
     "magic.mime",
+    "man_db.conf",  # Fedora's; man(1) does not start without
+    "manpath.config",  # Debian's
     "mime.types",
     "networks",
     "os-release",
+    "papersize",
     "perl",
     "pki/ca-trust",  # Fedora's certificates
     "pki/tls/certs",
@@ -44,12 +54,16 @@ ETC: tuple[str, ...] = (
     "python3.13",
     "rpc",
     "services",  # names of ports
+    "sgml",  # catalogues: where a document's definitions lie on this machine
+    "shells",
     "ssl/certs",  # public certificates; ssl/private stays outside
     "ssl/openssl.cnf",
     "terminfo",
+    "texmf",
     "timezone",
     "ca-certificates",
     "ca-certificates.conf",
+    "xml",
 )
 
 
@@ -98,8 +112,14 @@ def _small_text(path: str) -> str | None:
     return text if "\0" not in text else None
 
 
-def synthetic_etc(uid: int, gid: int, home: str, covered: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
+def synthetic_etc(
+    uid: int, gid: int, home: str, covered: tuple[str, ...], *, has_network: bool = False
+) -> tuple[tuple[str, str], ...]:
     """Files that programs expect and that must not be the host's."""
+    # Without a network a name server is asked, though there is none, so that a look-up is seen and explained; the
+    # second `files` has the answer be "not known" as without one, instead of "try again".
+    order = "files dns" if has_network else "files dns [TRYAGAIN=continue UNAVAIL=continue] files"
+    resolver = f"nameserver {NAME_SERVER}\n" if has_network else "# there is no network in here\n"
     return (
         (
             "passwd",
@@ -107,10 +127,13 @@ def synthetic_etc(uid: int, gid: int, home: str, covered: tuple[str, ...]) -> tu
             "nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n",
         ),
         ("group", f"root:x:0:\nagent:x:{gid}:\nnogroup:x:65534:\n"),
-        ("hosts", "127.0.0.1 localhost sandbox\n::1 localhost\n"),
+        ("hosts", "127.0.0.1 localhost sandbox\n::1 localhost ip6-localhost ip6-loopback\n"),
         ("hostname", "sandbox\n"),
-        ("nsswitch.conf", "passwd: files\ngroup: files\nhosts: files\nservices: files\nprotocols: files\n"),
-        ("resolv.conf", "# there is no network in here\n"),
+        (
+            "nsswitch.conf",
+            f"passwd: files\ngroup: files\nhosts: {order}\nservices: files\nprotocols: files\n",
+        ),
+        ("resolv.conf", resolver),
         # git reads this as the person's own list of ignored files (GIT_ENVIRONMENT): what is covered cannot be added.
         ("gitignore", "".join(f"{name}\n" for name in covered)),
     )

@@ -51,10 +51,16 @@ WRITE = (
     | Right.REFER
     | Right.TRUNCATE
 )
+MAKE = Right.MAKE_DIR | Right.MAKE_REG | Right.MAKE_FIFO | Right.MAKE_SYM
+"""To make names, and to give a file another one. Not sockets: `bind` cannot be called for somebody else, because it
+remembers the path that it was given, and nothing reads a socket."""
 DEVICES = Right.READ_FILE | Right.READ_DIR | Right.WRITE_FILE | Right.TRUNCATE | Right.IOCTL_DEV
+PROCESS = READ | Right.WRITE_FILE | Right.TRUNCATE
 ON_FILES = Right.EXECUTE | Right.WRITE_FILE | Right.READ_FILE | Right.TRUNCATE | Right.IOCTL_DEV
 """The rights that the kernel takes for a rule on a file; the others are for directories only."""
 
+APART = 2
+"""The version from which on each command can be put into a domain of its own: with the first, none could move files."""
 _TCP = 3  # bind and connect, ABI 4
 _SCOPES = 3  # abstract sockets and signals, ABI 6
 
@@ -95,7 +101,7 @@ def words(rules: Iterable[tuple[str, Right]], *, version: int, tcp: bool, scoped
     out = ["landlock", str(size), str(int(rights)), str(net), str(scopes)]
     for path, access in rules:
         out += ["beneath", str(int(access & rights)), path]
-    if version >= 2:
+    if version >= APART:
         # Every domain refuses to move files between directories unless a rule allows it: the one that each command is
         # put into, to keep it apart from the others, has to.
         out += ["apart", str(int(Right.REFER))]

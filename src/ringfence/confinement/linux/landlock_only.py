@@ -46,7 +46,13 @@ class LandlockOnly:
                 "the landlock wall cannot be used by root, nor for a workspace in which something has to be covered",
                 hint="run as an ordinary user in a directory without git, .env and the like, or install bubblewrap",
             )
-        profile = seccomp.Profile(unix_sockets=False, inet_sockets=False, system_v_ipc=False)
+        if descriptors.keeper >= 0:
+            raise InitializationFailed(
+                "the landlock wall has no network of its own, so that nothing could be let through to some hosts only",
+                hint="use a wall that makes namespaces (bwrap, unshare), or no network; `ringfence doctor` says which "
+                "work here",
+            )
+        profile = seccomp.Profile(unix_sockets=False, inet_sockets=False, system_v_ipc=False, own_pids=False)
         return Launch(
             plan=("exec", *descriptors.init_argv),
             options=(),

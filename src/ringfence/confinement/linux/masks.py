@@ -1,17 +1,17 @@
-"""Finds what has to be covered in a writable directory, and makes placeholders for protected names not there.
+"""Finds what has to be covered in a writable directory, and which protected names must not be made in it.
 
 One walk over the directory, by name only. Three kinds come out: what the blacklist matches, and sockets that some
 program of the host listens on, are hidden; protected paths are frozen; git directories are anchored, so that they
 cannot be moved aside together with what is frozen in them. Every directory on the way to one of these is pinned: else
 a box could rename it, put another in its place, or move it to where the next box's walk does not look.
 
-A directory that we may not list, or whose path is too long, is hidden whole: its owner in the box could list it.
+A directory that we may not list, or whose path is too long, is hidden whole: its owner in the box could list it. Run by
+root, so is one of another owner than the workspace's that is closed to strangers: nobody in the box may enter it, nor
+may who builds the wall, to cover what is in it.
 
-A name that is not there cannot be covered by a mount, so a placeholder is made for it, hidden inside, and removed
-afterwards by the launcher, whatever happens to us. It is a socket that nobody listens on, because git and most other
-programs skip sockets when they list a directory, and marked by its time. Where git has to read the name it is a file
-that says what git believes anyway; where a wall cannot put a mount over a socket, it is an empty file. Boxes that share
-a workspace share its placeholders: each holds a shared lock on the directory, and only the last one removes them.
+A name that is not there cannot be covered by a mount. Where the guardian makes names for the box, it refuses to make
+this one (`naming`), and nothing is put into the directory; elsewhere a placeholder is made (`placeholders`). Boxes that
+share a workspace share its placeholders: each holds a shared lock on the directory, and only the last one removes them.
 
 What this does not protect against: files that the host saves anew during the run, hard links made beforehand, a
 repository that is made anew (also a bare one), hooks that core.hooksPath puts among the tracked files.
@@ -26,14 +26,23 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from ringfence.confinement.base import Cover, How, Shared
-from ringfence.errors import PermissionDenied
+from ringfence.confinement.base import Cover, How, Shared, Unmade
+from ringfence.confinement.linux.naming import keeps_names
+from ringfence.confinement.linux.placeholders import (
+    NEUTRAL,
+    Placeholders,
+    is_placeholder,
+    lstat,
+    open_beneath,
+    remove_below,
+    write_neutral,
+)
+from ringfence.errors import Busy, PermissionDenied
 from ringfence.policy.globs import PathRules
 
-_MARK_SECONDS = 86_400  # one day after the epoch: no clock of today makes a file of that time
 _GIT = ".git"
-_NEUTRAL = {".git/commondir": b".\n"}
-"""Protected names that git cannot bear as unreadable files, and what to say there to change nothing."""
+_GIT_DATA = frozenset(("objects", "refs", "logs", "lfs"))
+"""Directories of a git directory that hold git's own data under git's own names, and often thousands of them."""
 _PER_WORKTREE = ("commondir", "gitdir", "config.worktree")
 """Names in `.git/worktrees/*`: each leads the git commands of another directory to its configuration."""
 _LOCK_SECONDS = 5.0
@@ -48,6 +57,7 @@ class Masks:
     """What to cover, and what to clean up afterwards. Close it when the launcher has the locks."""
 
     covers: list[Cover] = field(default_factory=list)
+    unmade: list[Unmade] = field(default_factory=list)
     shared: list[Shared] = field(default_factory=list)
 
     def close(self) -> None:
@@ -60,7 +70,7 @@ class Masks:
             with suppress(OSError):
                 fcntl.flock(shared.lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 for below in shared.placeholders:
-                    _remove_below(shared.lock, below)
+                    remove_below(shared.lock, below)
         self.close()
 
 
@@ -69,15 +79,17 @@ def find_masks(
     *,
     rules: PathRules,
     protected: tuple[str, ...],
-    frozen: tuple[str, ...] = (),
+    own: tuple[str, ...] = (),
     as_files: bool = False,
+    names: bool = False,
 ) -> Masks:
     """Walk the roots and decide what is covered how.
 
     Args:
-        protected: relative to each root; what is not there gets a placeholder.
-        frozen: absolute; what lies below a root is covered, too.
+        protected: relative to each root; what is not there must not be made, if its directory is there.
+        own: absolute; the same for what lies below a root, wherever it would lie.
         as_files: whether placeholders are empty files instead of sockets.
+        names: whether the guardian makes names, so that no placeholder is needed.
 
     Raises:
         PermissionDenied: a placeholder cannot be made, or there is more to cover than a box can bear.
@@ -87,8 +99,12 @@ def find_masks(
         for root in filter(os.path.isdir, roots):  # a single file has nothing in it to cover
             shared = Shared(_lock(root), root, [])
             masks.shared.append(shared)
-            own = tuple(path.removeprefix(f"{root}/") for path in frozen if path.startswith(f"{root}/"))
-            masks.covers += _Finder(shared, rules, (*protected, *own), as_files=as_files).find()
+            here = tuple(path.removeprefix(f"{root}/") for path in own if path.startswith(f"{root}/"))
+            if names and protected and not os.access(root, os.W_OK, effective_ids=True):
+                raise _cannot_protect(root, os.strerror(errno.EACCES))
+            finder = _Finder(shared, rules, protected, here, as_files=as_files, names=names)
+            masks.covers += finder.find()
+            masks.unmade += finder.unmade
     except BaseException:
         masks.give_up()
         raise
@@ -119,7 +135,7 @@ def _share(descriptor: int, root: str) -> None:
             return
         except BlockingIOError:
             if time.monotonic() > until:
-                raise PermissionDenied(
+                raise Busy(
                     f"another program holds {root} locked", hint="end it; boxes share a lock on their workspace"
                 ) from None
             time.sleep(0.002)
@@ -128,16 +144,31 @@ def _share(descriptor: int, root: str) -> None:
 class _Finder:
     """What is covered how below one root."""
 
-    def __init__(self, shared: Shared, rules: PathRules, protected: tuple[str, ...], *, as_files: bool) -> None:
+    def __init__(
+        self,
+        shared: Shared,
+        rules: PathRules,
+        protected: tuple[str, ...],
+        own: tuple[str, ...],
+        *,
+        as_files: bool,
+        names: bool,
+    ) -> None:
         self._shared = shared
         self._root = shared.root
+        self._owner = os.fstat(shared.lock)
         self._inside = shared.root.rstrip("/") + "/"
         self._rules = rules
         self._protected = protected
+        self._own = own
+        self._placeheld = frozenset(protected).union(own, *map(_above, own))
         self._repositories: list[str] = []
         self._how: dict[str, How] = {}
         self._as_files = as_files
-        self._placeholders = _Placeholders(stat.S_IFREG if as_files else stat.S_IFSOCK)
+        self._names = names
+        self._kept: dict[str, os.stat_result | None] = {}
+        self.unmade: list[Unmade] = []
+        self._placeholders = Placeholders(stat.S_IFREG if as_files else stat.S_IFSOCK)
 
     def find(self) -> list[Cover]:
         with self._placeholders:
@@ -149,7 +180,10 @@ class _Finder:
         for name in self._protected:
             first, _, rest = name.partition("/")
             for repository in self._repositories if first == _GIT and rest else [""]:
-                self._protect(os.path.join(repository, rest) if repository else name, _NEUTRAL.get(name))
+                self._protect(os.path.join(repository, rest) if repository else name, NEUTRAL.get(name))
+        for name in self._own:
+            if not any(self._how.get(directory) is How.FREEZE for directory in _above(name)):
+                self._protect(self._first_missing(name), None)
         for repository in self._repositories:
             self._protect_worktrees(os.path.join(repository, "worktrees"))
 
@@ -161,9 +195,9 @@ class _Finder:
             if any(self._how.get(directory) is How.HIDE for directory in above):
                 continue
             wanted[below] = how
-            for directory in above:
-                if directory not in self._how:
-                    wanted[directory] = How.PIN
+            wanted |= {directory: How.PIN for directory in above if directory not in self._how}
+        for each in self.unmade:  # else another directory, with that name in it, could be put in their place
+            wanted |= {directory: How.PIN for directory in _above(each.below) if directory not in self._how}
         if len(wanted) > _COVERS_MAX:
             raise PermissionDenied(
                 f"there are {len(wanted)} names to cover in {self._root}, more than a box can bear",
@@ -176,11 +210,18 @@ class _Finder:
     def _scan(self) -> None:
         named = {path.removeprefix(self._inside) for path in self._rules.literals if path.startswith(self._inside)}
         names, globs, matches = self._rules.names, self._rules.globs, self._rules.matches
-        waiting = [""]
-        while waiting:
-            directory = waiting.pop()
+        waiting, looked_into = [""], 0
+        while waiting or looked_into < len(self._repositories):
+            if waiting:
+                directory = waiting.pop()
+            else:
+                directory = self._repositories[looked_into]
+                looked_into += 1
+            is_git = f"/{_GIT}/" in f"/{directory}/"
             for entry in self._entries(directory):
                 below = f"{directory}/{entry.name}" if directory else entry.name
+                if is_git and entry.name in _GIT_DATA:
+                    continue
                 if self._is_our_placeholder(entry, below):
                     continue  # found by name, and removed when the last box ends
                 if entry.name in names or below in named or (globs and matches(self._inside + below)):
@@ -200,7 +241,7 @@ class _Finder:
             if len(os.fsencode(path)) > _PATH_MAX:
                 raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG))
             with os.scandir(path) as entries:
-                if not os.access(path, os.X_OK):
+                if self._is_shut(path):
                     raise PermissionError  # names alone do not say what is below them
                 yield from entries
         except (FileNotFoundError, NotADirectoryError):
@@ -222,11 +263,21 @@ class _Finder:
             directory = self._inside_target(below) if entry.is_symlink() else None
         if directory is None or not os.path.isdir(os.path.join(self._root, directory)):
             return
-        if os.access(os.path.join(self._root, directory), os.R_OK | os.X_OK):
+        path = os.path.join(self._root, directory)
+        if os.access(path, os.R_OK) and not self._is_shut(path):
             self._how.setdefault(directory, How.ANCHOR)
-            self._repositories.append(directory)  # what is protected in it is found by name; objects need no walk
+            self._repositories.append(directory)
         else:
             self._how[directory] = How.HIDE
+
+    def _is_shut(self, path: str) -> bool:
+        """Whether the box's user may not enter a directory: run by root, whoever stands in for the workspace's owner,
+        and has no power over files of others, as root has it outside."""
+        if os.geteuid() != 0:
+            return not os.access(path, os.X_OK)
+        found = os.stat(path, follow_symlinks=False)
+        is_own = (found.st_uid, found.st_gid) == (self._owner.st_uid, self._owner.st_gid)
+        return not is_own and not found.st_mode & stat.S_IXOTH
 
     def _inside_target(self, below: str) -> str | None:
         """Where a link leads, if that is something below the root."""
@@ -234,7 +285,7 @@ class _Finder:
         return target.removeprefix(self._inside) if target.startswith(self._inside) and os.path.exists(target) else None
 
     def _is_our_placeholder(self, entry: os.DirEntry[str], below: str) -> bool:
-        if below not in self._protected:
+        if below not in self._placeheld:
             return False
         try:
             return is_placeholder(entry.stat(follow_symlinks=False))
@@ -249,20 +300,30 @@ class _Finder:
                 for name in _PER_WORKTREE:
                     self._protect(f"{directory}/{entry.name}/{name}", None)
 
+    def _first_missing(self, below: str) -> str:
+        """The path, or the first directory on the way to it that is missing: whoever made that could make the rest."""
+        for directory in reversed(list(_above(below))):
+            path = os.path.join(self._root, directory)
+            if not os.path.isdir(path) and not os.path.islink(path):
+                return directory
+        return below
+
     def _protect(self, below: str, neutral: bytes | None) -> None:
         """Freeze what is there, else put a placeholder there: hidden, or saying `neutral`."""
         if below in self._how:
             return
         directory, name = os.path.split(below)
         try:
-            parent = _open_beneath(self._shared.lock, directory)
+            parent = open_beneath(self._shared.lock, directory)
         except PermissionError:
             self._how[directory] = How.HIDE
             return
         except OSError:
             return  # there is no such directory, so nothing reads the name
         try:
-            info = _lstat(parent, name)
+            info = lstat(parent, name)
+            if self._is_held_by_name(directory, parent, below) and info is None:
+                return
             if info is not None and self._is_unfit(info) and self._remove_stale(parent, name):
                 info = None
             if info is None:
@@ -277,6 +338,18 @@ class _Finder:
         target = self._inside_target(below) if stat.S_ISLNK(info.st_mode) else None
         if target is not None:
             self._how.setdefault(target, How.FREEZE)
+
+    def _is_held_by_name(self, directory: str, parent: int, below: str) -> bool:
+        """Whether the guardian refuses to make it; also what is there now, since the host may remove it."""
+        if not self._names:
+            return False
+        if directory not in self._kept:
+            self._kept[directory] = os.fstat(parent) if keeps_names(parent) else None
+        place = self._kept[directory]
+        if place is None:
+            return False
+        self.unmade.append(Unmade(self._root, below, place.st_dev, place.st_ino))
+        return True
 
     def _is_unfit(self, info: os.stat_result) -> bool:
         """Whether it is a placeholder of the other kind, over which this wall can put no mount."""
@@ -299,62 +372,15 @@ class _Finder:
             if neutral is None:
                 self._placeholders.make(parent, name)
             else:
-                _write_neutral(parent, name, neutral)
+                write_neutral(parent, name, neutral)
         except FileExistsError:
             pass  # another box was faster
         except OSError as fault:
-            raise PermissionDenied(
-                f"cannot protect {os.path.join(self._root, below)}: {fault.strerror}",
-                hint="give a workspace that you may write to",
-            ) from fault
+            raise _cannot_protect(os.path.join(self._root, below), fault.strerror) from fault
 
 
-class _Placeholders:
-    """Makes them: sockets are all links to the first, because a link costs a twentieth of a new file.
-
-    Files are not: whoever wrote into one of them, such as a box in a directory that he may write to, would have written
-    into all.
-    """
-
-    def __init__(self, kind: int) -> None:
-        self._kind = kind
-        self._first: tuple[int, str] | None = None
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, *_: object) -> None:
-        if self._first is not None:
-            os.close(self._first[0])
-
-    def make(self, parent: int, name: str) -> None:
-        if self._first is not None and self._link(*self._first, parent, name):
-            return
-        os.mknod(name, self._kind, dir_fd=parent)
-        os.utime(name, (_MARK_SECONDS, _MARK_SECONDS), dir_fd=parent, follow_symlinks=False)
-        if self._first is None and self._kind == stat.S_IFSOCK:
-            self._first = os.dup(parent), name
-
-    def _link(self, directory: int, first: str, parent: int, name: str) -> bool:
-        """Whether it could be made as a link; not every file system has them, and the first may be gone."""
-        try:
-            os.link(first, name, src_dir_fd=directory, dst_dir_fd=parent, follow_symlinks=False)
-        except FileExistsError:
-            raise
-        except OSError:
-            return False
-        return True
-
-
-def _write_neutral(parent: int, name: str, text: bytes) -> None:
-    descriptor = os.open(
-        name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644, dir_fd=parent
-    )
-    try:
-        os.write(descriptor, text)
-        os.utime(descriptor, (_MARK_SECONDS, _MARK_SECONDS))
-    finally:
-        os.close(descriptor)
+def _cannot_protect(path: str, why: str | None) -> PermissionDenied:
+    return PermissionDenied(f"cannot protect {path}: {why}", hint="give a workspace that you may write to")
 
 
 def _above(below: str) -> Iterator[str]:
@@ -364,44 +390,8 @@ def _above(below: str) -> Iterator[str]:
         yield below
 
 
-def _open_beneath(root: int, directory: str) -> int:
-    """A directory below a root, without following a link that another box may put on the way."""
-    flags = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-    descriptor = os.open(".", flags, dir_fd=root)
-    for name in directory.split("/") if directory else ():
-        try:
-            deeper = os.open(name, flags, dir_fd=descriptor)
-        finally:
-            os.close(descriptor)
-        descriptor = deeper
-    return descriptor
-
-
-def _remove_below(root: int, below: str) -> None:
-    directory, name = os.path.split(below)
-    parent = _open_beneath(root, directory)
-    try:
-        info = _lstat(parent, name)
-        if info is not None and is_placeholder(info):
-            os.unlink(name, dir_fd=parent)
-    finally:
-        os.close(parent)
-
-
-def _lstat(parent: int, name: str) -> os.stat_result | None:
-    try:
-        return os.stat(name, dir_fd=parent, follow_symlinks=False)
-    except FileNotFoundError:
-        return None
-
-
 def _is_socket(entry: os.DirEntry[str]) -> bool:
     try:
         return stat.S_ISSOCK(entry.stat(follow_symlinks=False).st_mode)
     except OSError:
         return False
-
-
-def is_placeholder(info: os.stat_result) -> bool:
-    kind = stat.S_ISSOCK(info.st_mode) or (stat.S_ISREG(info.st_mode) and info.st_size <= 2)
-    return kind and int(info.st_mtime) == _MARK_SECONDS

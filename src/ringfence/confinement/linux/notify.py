@@ -14,39 +14,44 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import cache
+from pathlib import PurePosixPath
 from typing import Final
 
 from ringfence.confinement.base import How, View
-from ringfence.confinement.linux.bpf import USER_NOTIF, AnyBit, Condition, Row, translate
+from ringfence.confinement.linux.bpf import USER_NOTIF, AnyBit, CallRow, Condition, OneOf, translate
 from ringfence.confinement.linux.syscalls import MACHINES
 from ringfence.policy.globs import compiled
-from ringfence.values.grant import Explain, Grant
+from ringfence.values.grant import Grant, Trace
+from ringfence.values.network import PROXY_PORT
 
 
-class Shape(IntEnum):
+class CallShape(IntEnum):
     """Where a call's arguments name what it is about; native/supervise.c has the same list."""
 
     OPEN = 0
     OPENAT = 1
-    OPENAT2 = 2
-    EXEC = 3
-    EXECAT = 4
-    PATH = 5
-    PATHAT = 6
-    FOLLOWED = 7
-    FOLLOWEDAT = 8
-    PAIR = 9
-    PAIRAT = 10
-    SYMLINK = 11
-    SYMLINKAT = 12
-    ADDRESS = 13
-    SENDTO = 14
+    CREAT = 2
+    OPENAT2 = 3
+    EXEC = 4
+    EXECAT = 5
+    PATH = 6
+    PATHAT = 7
+    FOLLOWED = 8
+    FOLLOWEDAT = 9
+    PAIR = 10
+    PAIRAT = 11
+    SYMLINK = 12
+    SYMLINKAT = 13
+    ADDRESS = 14
+    SENDTO = 15
+    DESCRIPTOR = 16
+    MASK = 17
 
 
 @dataclass(frozen=True, slots=True)
-class Watched:
+class WatchedCall:
     call: str
-    shape: Shape
+    shape: CallShape
     operation: str
     """What a violation calls it; an open is called `read` or `write` by its flags."""
     when: tuple[Condition, ...] = ()
@@ -55,42 +60,73 @@ class Watched:
 _CHANGING: Final = 0o1 | 0o2 | 0o100 | 0o1000  # O_WRONLY, O_RDWR, O_CREAT, O_TRUNC
 
 _OPENS: Final = (
-    Watched("open", Shape.OPEN, "open", (AnyBit(1, _CHANGING),)),
-    Watched("openat", Shape.OPENAT, "open", (AnyBit(2, _CHANGING),)),
+    WatchedCall("open", CallShape.OPEN, "open", (AnyBit(1, _CHANGING),)),
+    WatchedCall("openat", CallShape.OPENAT, "open", (AnyBit(2, _CHANGING),)),
 )
-_ALL_OPENS: Final = (Watched("open", Shape.OPEN, "open"), Watched("openat", Shape.OPENAT, "open"))
+_HERE: Final = OneOf(0, (0xFFFFFF9C,))  # AT_FDCWD; who walks through a tree names files from its directories
+_CLOSE_ON_EXEC: Final = (
+    0o2000000  # set by loaders and the runtimes of languages, which open much; not by cat, cp or sed
+)
+_PLACE_ONLY: Final = 0o10000000  # O_PATH
+_PLAIN_READS: Final = (
+    WatchedCall("open", CallShape.OPEN, "open", (OneOf(1, (0,), _CLOSE_ON_EXEC | _PLACE_ONLY),)),
+    WatchedCall("openat", CallShape.OPENAT, "open", (_HERE, OneOf(2, (0,), _CLOSE_ON_EXEC | _PLACE_ONLY))),
+)
+_READS: Final = (
+    WatchedCall("open", CallShape.OPEN, "open", (OneOf(1, (0,), _PLACE_ONLY),)),
+    WatchedCall("openat", CallShape.OPENAT, "open", (_HERE, OneOf(2, (0,), _PLACE_ONLY))),
+)
+_ALL_OPENS: Final = (WatchedCall("open", CallShape.OPEN, "open"), WatchedCall("openat", CallShape.OPENAT, "open"))
+_FILES: Final = (
+    WatchedCall("creat", CallShape.CREAT, "open"),
+    WatchedCall("openat2", CallShape.OPENAT2, "open"),  # its flags lie behind a pointer
+    WatchedCall("truncate", CallShape.FOLLOWED, "write"),
+    WatchedCall("chmod", CallShape.FOLLOWED, "chmod"),
+    WatchedCall("fchmodat", CallShape.FOLLOWEDAT, "chmod"),
+    WatchedCall("fchmodat2", CallShape.FOLLOWEDAT, "chmod"),
+    WatchedCall("chown", CallShape.FOLLOWED, "chown"),
+    WatchedCall("lchown", CallShape.PATH, "chown"),
+    WatchedCall("fchownat", CallShape.FOLLOWEDAT, "chown"),
+    WatchedCall("setxattr", CallShape.FOLLOWED, "write"),
+    WatchedCall("lsetxattr", CallShape.PATH, "write"),
+    WatchedCall("removexattr", CallShape.FOLLOWED, "write"),
+    WatchedCall("lremovexattr", CallShape.PATH, "write"),
+    # A descriptor that is open for reading is enough for these.
+    WatchedCall("fchmod", CallShape.DESCRIPTOR, "chmod"),
+    WatchedCall("fchown", CallShape.DESCRIPTOR, "chown"),
+    WatchedCall("fsetxattr", CallShape.DESCRIPTOR, "write"),
+    WatchedCall("fremovexattr", CallShape.DESCRIPTOR, "write"),
+    WatchedCall("utime", CallShape.FOLLOWED, "utime"),
+    WatchedCall("utimes", CallShape.FOLLOWED, "utime"),
+    WatchedCall("futimesat", CallShape.FOLLOWEDAT, "utime"),
+    WatchedCall("utimensat", CallShape.FOLLOWEDAT, "utime"),
+)
+"""What changes a file itself, and not only its name."""
 _OTHERS: Final = (
-    Watched("creat", Shape.PATH, "write"),
-    Watched("openat2", Shape.OPENAT2, "open"),  # its flags lie behind a pointer
-    Watched("execve", Shape.EXEC, "exec"),
-    Watched("execveat", Shape.EXECAT, "exec"),
-    Watched("unlink", Shape.PATH, "delete"),
-    Watched("unlinkat", Shape.PATHAT, "delete"),
-    Watched("rmdir", Shape.PATH, "delete"),
-    Watched("mkdir", Shape.PATH, "create"),
-    Watched("mkdirat", Shape.PATHAT, "create"),
-    Watched("mknod", Shape.PATH, "create"),
-    Watched("mknodat", Shape.PATHAT, "create"),
-    Watched("rename", Shape.PAIR, "rename"),
-    Watched("renameat", Shape.PAIRAT, "rename"),
-    Watched("renameat2", Shape.PAIRAT, "rename"),
-    Watched("link", Shape.PAIR, "link"),
-    Watched("linkat", Shape.PAIRAT, "link"),
-    Watched("symlink", Shape.SYMLINK, "create"),
-    Watched("symlinkat", Shape.SYMLINKAT, "create"),
-    Watched("truncate", Shape.FOLLOWED, "write"),
-    Watched("chmod", Shape.FOLLOWED, "chmod"),
-    Watched("fchmodat", Shape.FOLLOWEDAT, "chmod"),
-    Watched("fchmodat2", Shape.FOLLOWEDAT, "chmod"),
-    Watched("chown", Shape.FOLLOWED, "chown"),
-    Watched("lchown", Shape.PATH, "chown"),
-    Watched("fchownat", Shape.FOLLOWEDAT, "chown"),
-    Watched("setxattr", Shape.FOLLOWED, "write"),
-    Watched("lsetxattr", Shape.PATH, "write"),
-    Watched("connect", Shape.ADDRESS, "connect"),
-    Watched("bind", Shape.ADDRESS, "bind"),
-    Watched("sendto", Shape.SENDTO, "connect"),
+    *_FILES,
+    WatchedCall("execve", CallShape.EXEC, "exec"),
+    WatchedCall("execveat", CallShape.EXECAT, "exec"),
+    WatchedCall("unlink", CallShape.PATH, "delete"),
+    WatchedCall("unlinkat", CallShape.PATHAT, "delete"),
+    WatchedCall("rmdir", CallShape.PATH, "delete"),
+    WatchedCall("mkdir", CallShape.PATH, "create"),
+    WatchedCall("mkdirat", CallShape.PATHAT, "create"),
+    WatchedCall("mknod", CallShape.PATH, "create"),
+    WatchedCall("mknodat", CallShape.PATHAT, "create"),
+    WatchedCall("rename", CallShape.PAIR, "rename"),
+    WatchedCall("renameat", CallShape.PAIRAT, "rename"),
+    WatchedCall("renameat2", CallShape.PAIRAT, "rename"),
+    WatchedCall("link", CallShape.PAIR, "link"),
+    WatchedCall("linkat", CallShape.PAIRAT, "link"),
+    WatchedCall("symlink", CallShape.SYMLINK, "create"),
+    WatchedCall("symlinkat", CallShape.SYMLINKAT, "create"),
+    WatchedCall("connect", CallShape.ADDRESS, "connect"),
+    WatchedCall("bind", CallShape.ADDRESS, "bind"),
+    WatchedCall("sendto", CallShape.SENDTO, "connect"),
 )
+_NAME_SERVICE: Final = 53
+_MASK: Final = (WatchedCall("umask", CallShape.MASK, "mask"),)
+"""Who makes names for a process has to know its umask, and looking it up for each takes too long."""
 
 _UNSURE: Final = re.compile(r"\[.*\]|[?\[\\]")
 """What C and Python may read differently in a glob, such as how long a character is: any name may be meant."""
@@ -98,40 +134,92 @@ _UNSURE: Final = re.compile(r"\[.*\]|[?\[\\]")
 _DEVICES: Final = ("null", "zero", "full", "random", "urandom", "tty", "ptmx", "pts", "shm", "fd")
 
 
-def watched(explain: Explain, *, strict: bool = False) -> tuple[Watched, ...]:
-    if strict:  # the guardian makes these calls itself
-        return (*_ALL_OPENS, *_OTHERS)
-    match explain:
-        case Explain.OFF:
-            return ()
-        case Explain.CHANGES:
-            return (*_OPENS, *_OTHERS)
-        case Explain.FULL:
-            return (*_ALL_OPENS, *_OTHERS)
+def shared_roots(grant: Grant) -> tuple[str, ...]:
+    """Directories of the host's that the box writes to: by a hard link, a file in them may be one elsewhere, too.
+
+    A shadow is none, since what is written there is a copy. Where nobody looks otherwise, nor are directories that are
+    empty when the box is made: what comes into them is the box's own.
+    """
+    roots = grant.writable if grant.shadow is not None else grant.writable_roots
+    names = tuple(map(os.fspath, roots))
+    if grant.trace is Trace.OFF and not grant.mediate_opens:
+        return tuple(name for name in names if not _is_empty(name))
+    return names
+
+
+def _is_empty(directory: str) -> bool:
+    try:
+        with os.scandir(directory) as entries:
+            return next(entries, None) is None
+    except OSError:
+        return False
+
+
+def is_known_machine() -> bool:
+    """Whether the numbers of this machine's calls are known."""
+    return platform.machine() in MACHINES
+
+
+def makes_names(grant: Grant) -> bool:
+    """Whether the guardian sees every call that makes a name, and so can make it instead of the box."""
+    return grant.trace is not Trace.OFF or grant.mediate_opens
+
+
+def watched(
+    trace: Trace, *, mediate_opens: bool = False, shares: bool = True, named: bool = False
+) -> tuple[WatchedCall, ...]:
+    """Args:
+    shares: whether there are `shared_roots`.
+    named: whether the guardian makes names.
+    """
+    mask = _MASK if named else ()
+    if mediate_opens:  # the guardian makes these calls itself
+        return (*_ALL_OPENS, *_OTHERS, *mask)
+    match trace:
+        case Trace.OFF:
+            return (*_OPENS, *_FILES) if shares else ()
+        case Trace.CHANGES:
+            return (*_OPENS, *_PLAIN_READS, *_OTHERS, *mask)
+        case Trace.READS:
+            return (*_OPENS, *_READS, *_OTHERS, *mask)
+        case Trace.FULL:
+            return (*_ALL_OPENS, *_OTHERS, *mask)
 
 
 @cache
-def assemble(explain: Explain, *, strict: bool = False) -> bytes:
+def assemble(trace: Trace, *, mediate_opens: bool = False, shares: bool = True, named: bool = False) -> bytes:
     """The filter that stops these calls; empty on a machine whose numbers are not known."""
     machine = MACHINES.get(platform.machine())
-    rows = watched(explain, strict=strict)
+    rows = watched(trace, mediate_opens=mediate_opens, shares=shares, named=named)
     if machine is None or not rows:
         return b""
-    return translate((Row((row.call,), USER_NOTIF, row.when) for row in rows), machine)
+    return translate((CallRow((row.call,), USER_NOTIF, row.when) for row in rows), machine)
 
 
-def rules(grant: Grant, view: View) -> tuple[str, ...]:
+def led_out(grant: Grant) -> tuple[int, ...]:
+    """Ports of any address by which connections of the box come to the proxy, which judges them."""
+    return () if grant.network is None else (_NAME_SERVICE, PROXY_PORT, *grant.network.captured_ports)
+
+
+def rules(grant: Grant, view: View, owner: tuple[int, int] | None = None) -> tuple[str, ...]:
     """Words for the guardian: docs/box-protocol.md."""
-    return tuple(_words(grant, view))
+    return (*(() if owner is None else ("as", str(owner[0]), str(owner[1]))), *_words(grant, view))
 
 
 def _words(grant: Grant, view: View) -> Iterator[str]:
     numbers = MACHINES[platform.machine()].numbers
-    if grant.explain is Explain.FULL:
+    if grant.trace is Trace.FULL:
         yield "full"
-    for row in watched(grant.explain, strict=grant.strict):
-        if row.call in numbers:
-            yield from ("call", str(numbers[row.call]), str(int(row.shape)), row.operation)
+    if grant.trace is Trace.OFF:
+        yield "quiet"
+    for port in led_out(grant):
+        yield from ("port", str(port))
+    for root in shared_roots(grant):
+        yield from ("root", root)
+    rows = watched(grant.trace, mediate_opens=grant.mediate_opens, named=bool(view.named))
+    for call, row in {row.call: row for row in rows}.items():
+        if call in numbers:
+            yield from ("call", str(numbers[call]), str(int(row.shape)), row.operation)
     private = ("/tmp", "/var/tmp", *([view.home] if view.home not in view.readable else []))
     devices = tuple(f"/dev/{name}" for name in _DEVICES)
     for path in (*view.writable, *private, *devices):
@@ -140,10 +228,36 @@ def _words(grant: Grant, view: View) -> Iterator[str]:
     # Not the private directories: the host has others there, and what a command looks for in them says something.
     for path in (*view.system, *links, *view.readable, *view.writable, "/etc", "/dev", "/proc"):
         yield from ("read", path)
+    for path in (*view.system, *links):
+        yield from ("system", path)
     for cover in view.covers:
         if cover.how in (How.HIDE, How.FREEZE):
             yield from ("cover", os.path.join(cover.root, cover.below))
+    yield from _naming_words(grant, view)
     yield from _denied_words(grant)
+
+
+def _naming_words(grant: Grant, view: View) -> Iterator[str]:
+    """Where the guardian makes names, and which ones it must not make or move."""
+    for path in view.made_outside:
+        yield from ("made", path)
+    for each in view.unmade:
+        name = os.path.basename(each.below)
+        yield from ("cover", each.path, "unmade", str(each.device), str(each.inode), name, each.path)
+    if view.named or grant.mediate_opens:
+        for path in sorted(_fixed(view)):
+            yield from ("fixed", path)
+
+
+def _fixed(view: View) -> set[str]:
+    """Names that may neither be removed nor renamed: a mount is there, or on the way to one.
+
+    For a process of the box the kernel sees to it (the ways to a granted directory excepted, which lie in the box's own
+    home); the guardian is in another mount namespace, where these names are as good as any.
+    """
+    mounts = {os.path.join(cover.root, cover.below) for cover in view.covers} | {*view.writable, *view.readable}
+    mounts |= {os.path.join(each.root, each.below) for each in view.replaced}
+    return mounts | {os.fspath(parent) for mount in mounts for parent in PurePosixPath(mount).parents}
 
 
 def _denied_words(grant: Grant) -> Iterator[str]:

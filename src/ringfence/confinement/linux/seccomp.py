@@ -23,24 +23,25 @@ from enum import IntEnum
 from functools import cache
 from typing import Final
 
-from ringfence.confinement.linux.bpf import ERRNO, AnyBit, Condition, NoneOf, OneOf, Row, translate
+from ringfence.confinement.linux.bpf import ERRNO, AnyBit, CallRow, Condition, NoneOf, OneOf, translate
 from ringfence.confinement.linux.syscalls import MACHINES
 from ringfence.errors import InitializationFailed
 
 # --- the profile's vocabulary -----------------------------------------------------------------------------------------
 
 
-class Answer(IntEnum):
+class Errno(IntEnum):
     """The errno that a refused call returns. Linux's own numbers: the `errno` module has those of the building host."""
 
     EPERM = 1
     ENOSYS = 38
     EPROTONOSUPPORT = 93
+    EOPNOTSUPP = 95
     EAFNOSUPPORT = 97
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class Denial:
     """One row of the profile: `calls` get `answer` when all of `when` hold (always, if it is empty).
 
     The conditions of two rows that name the same call and give different answers must exclude each other, so that the
@@ -48,9 +49,11 @@ class Refusal:
     """
 
     calls: tuple[str, ...]
-    answer: Answer
+    answer: Errno
     reason: str
     when: tuple[Condition, ...] = ()
+    inside_only: bool = False
+    """Whether whoever builds boxes has to make such calls, with just these arguments, and nobody inside one may."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +75,10 @@ class Profile:
 
     debugging: bool = False
     """`ptrace` and `process_vm_*`, for debuggers. Since Linux 4.8 what a tracer makes of a call is filtered too."""
+
+    own_pids: bool = True
+    """Whether PID 1 is the box's first process and every other one is the box's, too. Off for a wall without a PID
+    namespace, where every number but 0, which means oneself, may be somebody else's."""
 
 
 # --- the profile ------------------------------------------------------------------------------------------------------
@@ -97,157 +104,238 @@ HARMLESS_PERSONALITIES: Final = (0x0, 0x8, 0x20000, 0x20008, 0xFFFFFFFF)
 TIOCSTI: Final = 0x5412
 TIOCLINUX: Final = 0x541C
 
+# What changes an inode beside its content, mode and owner. A descriptor that is open for reading is enough, so that no
+# rule for opens sees them. Some have a second number, for 32-bit programs.
+INODE_CHANGES: Final = (
+    *(0x40086602, 0x40046602),  # FS_IOC_SETFLAGS: chattr
+    0x401C5820,  # FS_IOC_FSSETXATTR: the same flags, and the project
+    *(0x40087602, 0x40047602),  # FS_IOC_SETVERSION
+    *(0x40086604, 0x40046604),  # EXT4_IOC_SETVERSION
+    0x6609,  # EXT4_IOC_MIGRATE: how the content is stored
+    0x40806685,  # FS_IOC_ENABLE_VERITY: read-only for good
+    0x800C6613,  # FS_IOC_SET_ENCRYPTION_POLICY
+)
+
+F_SETLEASE: Final = 1024
+
 SET_ID_BITS: Final = 0o6000
 # O_CREAT and the kernel's own __O_TMPFILE bit (the O_TMPFILE of programs holds O_DIRECTORY too, which says nothing).
 # Without either no mode is passed, and its register holds garbage.
 CREATING_FLAGS: Final = 0o100 | 0o20000000
 
+S_IFMT: Final = 0o170000
+S_IFCHR: Final = 0o020000
+S_IFBLK: Final = 0o060000
+RENAME_WHITEOUT: Final = 1 << 2
+
+PRIO_USER: Final = 2
+IOPRIO_WHO_USER: Final = 3
+
+_DEVICE_REASON: Final = (
+    "a device node in the workspace outlives the box; a whiteout, which needs no privilege, hides a file of the same "
+    "name wherever the directory becomes a layer of an overlay"
+)
 _SET_ID_REASON: Final = "a set-uid or set-gid file in the workspace would outlive the box and serve the host's users"
+_FIRST_REASON: Final = (
+    "the box's first process cleans up: without descriptors, or its share of time, it fails in the middle"
+)
+
+_EVERYBODY_REASON: Final = f"every process of the user's, the first one too: {_FIRST_REASON}"
 
 _ALWAYS: Final = (
-    Refusal(
+    Denial(
         ("unshare", "setns"),
-        Answer.EPERM,
+        Errno.EPERM,
         "a new namespace brings back capabilities and much of the kernel's surface, an old one leads out of the box",
     ),
-    Refusal(
+    Denial(
         ("clone",),
-        Answer.EPERM,
+        Errno.EPERM,
         "the same namespaces by the other door; threads and forks pass",
         when=(AnyBit(0, CLONE_NEW_ANY),),
     ),
-    Refusal(("clone3",), Answer.ENOSYS, "its flags lie behind a pointer; libc falls back to clone"),
-    Refusal(
+    Denial(("clone3",), Errno.ENOSYS, "its flags lie behind a pointer; libc falls back to clone"),
+    Denial(
         ("mount", "umount2", "pivot_root", "chroot"),
-        Answer.EPERM,
+        Errno.EPERM,
         "taking a mount away uncovers what it hides, a new root escapes the view",
     ),
-    Refusal(
+    Denial(
         ("open_tree", "open_tree_attr", "move_mount", "fsopen", "fsconfig", "fsmount", "fspick", "mount_setattr"),
-        Answer.ENOSYS,
+        Errno.ENOSYS,
         "mounting in small steps, with the options behind pointers; mount(8) falls back to mount(2)",
     ),
-    Refusal(
+    Denial(
         ("statmount", "listmount"),
-        Answer.ENOSYS,
+        Errno.ENOSYS,
         "describe mounts and the host's paths behind them; programs fall back to /proc/self/mountinfo",
     ),
-    Refusal(
+    Denial(
         ("file_getattr", "file_setattr"),
-        Answer.ENOSYS,
+        Errno.ENOSYS,
         "inode flags such as immutable hinder the clean-up; refused as a pair, so that programs see an older kernel",
     ),
-    Refusal(
+    Denial(
+        ("setxattrat", "removexattrat", "getxattrat", "listxattrat"),
+        Errno.ENOSYS,
+        "change a file, even its mode by an access list, past those who look at setxattr, which programs fall back to; "
+        "reading is refused with it, so that programs see an older kernel",
+    ),
+    Denial(
         ("keyctl", "add_key", "request_key"),
-        Answer.EPERM,
+        Errno.EPERM,
         "keyrings know no namespace: the launcher's keys could be read; request_key starts a program outside",
     ),
-    Refusal(("bpf",), Answer.EPERM, "loads programs into the kernel; its verifier is a classic way out"),
-    Refusal(("perf_event_open",), Answer.EPERM, "watches the kernel and other processes; a long record of holes"),
-    Refusal(("userfaultfd",), Answer.EPERM, "stops the kernel in mid-copy, which makes its races winnable"),
-    Refusal(
+    Denial(("bpf",), Errno.EPERM, "loads programs into the kernel; its verifier is a classic way out"),
+    Denial(("perf_event_open",), Errno.EPERM, "watches the kernel and other processes; a long record of holes"),
+    Denial(("userfaultfd",), Errno.EPERM, "stops the kernel in mid-copy, which makes its races winnable"),
+    Denial(
         ("io_uring_setup", "io_uring_enter", "io_uring_register"),
-        Answer.EPERM,
+        Errno.EPERM,
         "its operations never pass a filter; an errno, because node probes for it at start and lives on without",
     ),
-    Refusal(
+    Denial(
         ("kcmp", "pidfd_getfd", "process_madvise", "process_mrelease"),
-        Answer.EPERM,
+        Errno.EPERM,
         "reach into another process: compare its pointers, take its descriptors, drop its pages",
     ),
-    Refusal(("memfd_secret",), Answer.EPERM, "memory that neither the supervisor nor a crash dump can look into"),
-    Refusal(("lsm_set_self_attr",), Answer.EPERM, "changes the security label that the host may have put on the box"),
-    Refusal(
+    Denial(("memfd_secret",), Errno.EPERM, "memory that neither the supervisor nor a crash dump can look into"),
+    Denial(("lsm_set_self_attr",), Errno.EPERM, "changes the security label that the host may have put on the box"),
+    Denial(
         ("init_module", "finit_module", "delete_module", "create_module", "query_module"),
-        Answer.EPERM,
+        Errno.EPERM,
         "kernel modules",
     ),
-    Refusal(("kexec_load", "kexec_file_load", "reboot"), Answer.EPERM, "replace or stop the running kernel"),
-    Refusal(
+    Denial(("kexec_load", "kexec_file_load", "reboot"), Errno.EPERM, "replace or stop the running kernel"),
+    Denial(
         ("open_by_handle_at", "name_to_handle_at", "lookup_dcookie"),
-        Answer.EPERM,
+        Errno.EPERM,
         "name files by number, past every mount and path check",
     ),
-    Refusal(("fanotify_init",), Answer.EPERM, "watches a whole file system, beyond what the box can see of it"),
-    Refusal(
+    Denial(("fanotify_init",), Errno.EPERM, "watches a whole file system, beyond what the box can see of it"),
+    Denial(
         ("settimeofday", "clock_settime", "clock_adjtime", "adjtimex"),
-        Answer.EPERM,
+        Errno.EPERM,
         "the clock is the host's; libc reads it by other calls",
     ),
-    Refusal(
+    Denial(
         ("swapon", "swapoff", "acct", "quotactl", "quotactl_fd", "vhangup", "sethostname", "setdomainname"),
-        Answer.EPERM,
+        Errno.EPERM,
         "administration of the machine",
     ),
-    Refusal(("syslog",), Answer.EPERM, "the kernel's log tells addresses and what the neighbours do"),
-    Refusal(("iopl", "ioperm"), Answer.EPERM, "port I/O speaks to the hardware"),
-    Refusal(("modify_ldt",), Answer.EPERM, "16-bit segments: rarely used and often broken kernel code"),
-    Refusal(
+    Denial(("syslog",), Errno.EPERM, "the kernel's log tells addresses and what the neighbours do"),
+    Denial(("iopl", "ioperm"), Errno.EPERM, "port I/O reaches the hardware"),
+    Denial(("modify_ldt",), Errno.EPERM, "16-bit segments: rarely used and often broken kernel code"),
+    Denial(
         ("mbind", "set_mempolicy", "set_mempolicy_home_node", "migrate_pages", "move_pages"),
-        Answer.EPERM,
+        Errno.EPERM,
         "placing memory on nodes serves no build, can starve neighbours and shows physical layout",
     ),
-    Refusal(
+    Denial(
         ("uselib", "nfsservctl", "sysfs", "ustat", "_sysctl", "afs_syscall"),
-        Answer.EPERM,
+        Errno.EPERM,
         "dead interfaces: nothing new uses them, old kernels still answer",
     ),
-    Refusal(
+    Denial(
         ("personality",),
-        Answer.EPERM,
+        Errno.EPERM,
         "switches off address randomisation or makes data executable",
         when=(NoneOf(0, HARMLESS_PERSONALITIES),),
     ),
-    Refusal(
+    Denial(
         ("ioctl",),
-        Answer.EPERM,
+        Errno.EPERM,
         "type into, or paste to, the terminal of the person who started the box",
         when=(OneOf(1, (TIOCSTI, TIOCLINUX)),),
     ),
-    Refusal(
+    Denial(
+        ("ioctl",),
+        Errno.EOPNOTSUPP,  # as file systems without such flags answer, which chattr's callers live with
+        "inode flags such as immutable outlive the box and hinder the clean-up; by a hard link they are set on a file "
+        "outside, since a descriptor for reading is enough",
+        when=(OneOf(1, INODE_CHANGES),),
+    ),
+    Denial(
+        ("fcntl",),
+        Errno.EPERM,
+        "a lease on a file that the host has too, in the workspace or by a hard link, makes its opens there wait",
+        when=(OneOf(1, (F_SETLEASE,)),),
+    ),
+    Denial(
         ("socket",),
-        Answer.EAFNOSUPPORT,
+        Errno.EAFNOSUPPORT,
         "families outside this list are not namespaced (AF_VSOCK reaches the hypervisor) or load seldom tested modules",
         when=(NoneOf(0, (AF_UNIX, AF_INET, AF_INET6, AF_NETLINK)),),
     ),
-    Refusal(
+    Denial(
         ("socket",),
-        Answer.EPROTONOSUPPORT,
+        Errno.EPROTONOSUPPORT,
         "libc lists network interfaces by the route protocol; the others are administration (audit, netfilter, crypto)",
         when=(OneOf(0, (AF_NETLINK,)), NoneOf(2, (NETLINK_ROUTE,))),
     ),
-    Refusal(
+    Denial(
         ("socket",),
-        Answer.EPERM,
+        Errno.EPERM,
         # AF_NETLINK is left out: there a raw socket is the same as a datagram one, and libc asks for raw.
         "raw packets; AF_INET with SOCK_PACKET is AF_PACKET by its old name",
         when=(OneOf(0, (AF_UNIX, AF_INET, AF_INET6)), OneOf(1, (SOCK_RAW, SOCK_PACKET), SOCK_TYPE_MASK)),
     ),
-    Refusal(
+    Denial(
         ("socketpair",),
-        Answer.EAFNOSUPPORT,
+        Errno.EAFNOSUPPORT,
         "the kernel makes both sockets, of any family, before it finds that the family has no pairs",
         when=(NoneOf(0, (AF_UNIX,)),),
     ),
-    Refusal(("chmod", "fchmod", "mknod", "creat"), Answer.EPERM, _SET_ID_REASON, when=(AnyBit(1, SET_ID_BITS),)),
-    Refusal(("fchmodat", "fchmodat2", "mknodat"), Answer.EPERM, _SET_ID_REASON, when=(AnyBit(2, SET_ID_BITS),)),
-    Refusal(("open",), Answer.EPERM, _SET_ID_REASON, when=(AnyBit(1, CREATING_FLAGS), AnyBit(2, SET_ID_BITS))),
-    Refusal(("openat",), Answer.EPERM, _SET_ID_REASON, when=(AnyBit(2, CREATING_FLAGS), AnyBit(3, SET_ID_BITS))),
+    Denial(
+        ("prlimit64", "sched_setparam", "sched_setscheduler", "sched_setattr", "sched_setaffinity"),
+        Errno.EPERM,
+        # Others of the box's processes pass: a session's commands may end each other anyway, and psutil sets its own
+        # limits by its own number.
+        _FIRST_REASON,
+        when=(OneOf(0, (1,)),),
+    ),
+    Denial(("setpriority", "ioprio_set"), Errno.EPERM, _FIRST_REASON, when=(OneOf(1, (1,)),)),
+    Denial(("setpriority",), Errno.EPERM, _EVERYBODY_REASON, when=(OneOf(0, (PRIO_USER,)),)),
+    Denial(("ioprio_set",), Errno.EPERM, _EVERYBODY_REASON, when=(OneOf(0, (IOPRIO_WHO_USER,)),)),
+    Denial(("chmod", "fchmod", "mknod", "creat"), Errno.EPERM, _SET_ID_REASON, when=(AnyBit(1, SET_ID_BITS),)),
+    Denial(("fchmodat", "fchmodat2", "mknodat"), Errno.EPERM, _SET_ID_REASON, when=(AnyBit(2, SET_ID_BITS),)),
+    Denial(
+        ("mknod",),
+        Errno.EPERM,
+        _DEVICE_REASON,
+        when=(OneOf(1, (S_IFCHR, S_IFBLK), S_IFMT),),
+        inside_only=True,  # a shadow hides files by whiteouts
+    ),
+    Denial(
+        ("mknodat",),
+        Errno.EPERM,
+        _DEVICE_REASON,
+        when=(OneOf(2, (S_IFCHR, S_IFBLK), S_IFMT),),
+        inside_only=True,  # a shadow hides files by whiteouts
+    ),
+    Denial(
+        ("renameat2",),
+        Errno.EPERM,  # as kernels before 5.8 answer without CAP_MKNOD
+        f"RENAME_WHITEOUT leaves such a node behind, and Landlock does not look at it: {_DEVICE_REASON}",
+        when=(AnyBit(4, RENAME_WHITEOUT),),
+    ),
+    Denial(("open",), Errno.EPERM, _SET_ID_REASON, when=(AnyBit(1, CREATING_FLAGS), AnyBit(2, SET_ID_BITS))),
+    Denial(("openat",), Errno.EPERM, _SET_ID_REASON, when=(AnyBit(2, CREATING_FLAGS), AnyBit(3, SET_ID_BITS))),
 )
 
-_WITHOUT_UNIX_SOCKETS: Final = Refusal(
+_WITHOUT_UNIX_SOCKETS: Final = Denial(
     ("socket",),
-    Answer.EPERM,
+    Errno.EPERM,
     "a path that the box can see is enough to connect to a service of the host, even on a read-only mount",
     when=(OneOf(0, (AF_UNIX,)),),
 )
-_WITHOUT_INET_SOCKETS: Final = Refusal(
+_WITHOUT_INET_SOCKETS: Final = Denial(
     ("socket",),
-    Answer.EPERM,
+    Errno.EPERM,
     "without a network namespace the host's network is the only one there is",
     when=(OneOf(0, (AF_INET, AF_INET6)),),
 )
-_WITHOUT_SYSTEM_V_IPC: Final = Refusal(
+_WITHOUT_SYSTEM_V_IPC: Final = Denial(
     (
         *("shmget", "shmat", "shmctl"),
         *("semget", "semop", "semtimedop", "semctl"),
@@ -255,29 +343,42 @@ _WITHOUT_SYSTEM_V_IPC: Final = Refusal(
         *("mq_open", "mq_unlink"),
     ),
     # Using an object is refused beside making one, because its number can be guessed. Letting go (shmdt) is harmless.
-    Answer.EPERM,
+    Errno.EPERM,
     "without an IPC namespace these belong to the host's processes",
 )
-_WITHOUT_OPENAT2: Final = Refusal(
-    ("openat2",), Answer.ENOSYS, f"its mode lies behind a pointer: {_SET_ID_REASON}; programs fall back to openat"
+_WITHOUT_OPENAT2: Final = Denial(
+    ("openat2",),
+    Errno.ENOSYS,
+    f"its mode lies behind a pointer: {_SET_ID_REASON}; programs fall back to openat",
 )
-_WITHOUT_DEBUGGING: Final = Refusal(
+_OTHERS_REASON: Final = "without a PID namespace these may be the box's first process, or the host's"
+_WITHOUT_OWN_PIDS: Final = (
+    Denial(
+        ("prlimit64", "sched_setparam", "sched_setscheduler", "sched_setattr", "sched_setaffinity"),
+        Errno.EPERM,
+        _OTHERS_REASON,
+        when=(NoneOf(0, (0,)),),
+    ),
+    Denial(("setpriority", "ioprio_set"), Errno.EPERM, _OTHERS_REASON, when=(NoneOf(1, (0,)),)),
+)
+_WITHOUT_DEBUGGING: Final = Denial(
     ("ptrace", "process_vm_readv", "process_vm_writev"),
-    Answer.EPERM,
+    Errno.EPERM,
     "read and steer another process, such as the box's first one, which holds the box together",
 )
 
 
-def refusals(profile: Profile) -> tuple[Refusal, ...]:
+def refusals(profile: Profile) -> tuple[Denial, ...]:
     """All rows that hold under `profile`."""
     optional = (
-        (profile.unix_sockets, _WITHOUT_UNIX_SOCKETS),
-        (profile.inet_sockets, _WITHOUT_INET_SOCKETS),
-        (profile.system_v_ipc, _WITHOUT_SYSTEM_V_IPC),
-        (profile.openat2, _WITHOUT_OPENAT2),
-        (profile.debugging, _WITHOUT_DEBUGGING),
+        (profile.unix_sockets, (_WITHOUT_UNIX_SOCKETS,)),
+        (profile.inet_sockets, (_WITHOUT_INET_SOCKETS,)),
+        (profile.system_v_ipc, (_WITHOUT_SYSTEM_V_IPC,)),
+        (profile.openat2, (_WITHOUT_OPENAT2,)),
+        (profile.debugging, (_WITHOUT_DEBUGGING,)),
+        (profile.own_pids, _WITHOUT_OWN_PIDS),
     )
-    return (*_ALWAYS, *(row for allowed, row in optional if not allowed))
+    return (*_ALWAYS, *(row for allowed, rows in optional if not allowed for row in rows))
 
 
 def assemble(profile: Profile = Profile(), machine: str | None = None) -> bytes:  # noqa: B008  frozen, so safe to share
@@ -301,5 +402,5 @@ def _assemble(profile: Profile, machine_name: str) -> bytes:
             f"no seccomp filter for the machine {machine_name!r}",
             hint=f"use one of {', '.join(MACHINES)}, or an engine that brings its own kernel",
         )
-    rows = (Row(row.calls, ERRNO | row.answer, row.when) for row in refusals(profile))
+    rows = (CallRow(row.calls, ERRNO | row.answer, row.when) for row in refusals(profile))
     return translate(rows, machine)

@@ -25,7 +25,7 @@ from dataclasses import replace
 from typing import Any, Final, assert_never
 
 from ringfence.confinement.linux.bpf import AnyBit, Condition, NoneOf, OneOf
-from ringfence.confinement.linux.seccomp import CLONE_NEWUSER, Profile, Refusal, refusals
+from ringfence.confinement.linux.seccomp import CLONE_NEWUSER, Denial, Profile, refusals
 
 _LOW_WORD: Final = 0xFFFFFFFF
 _WORD_BITS: Final = 32
@@ -38,9 +38,13 @@ NEWER_THAN_LIBSECCOMP: Final = frozenset(
         "fchmodat2",
         "file_getattr",
         "file_setattr",
+        "getxattrat",
         "listmount",
+        "listxattrat",
         "lsm_set_self_attr",
         "open_tree_attr",
+        "removexattrat",
+        "setxattrat",
         "statmount",
     }
 )
@@ -73,7 +77,7 @@ def docker_profile(profile: Profile = Profile(), *, makes_users: bool = False) -
     return _document(itertools.chain.from_iterable(map(_but_users, rows)) if makes_users else rows)
 
 
-def _but_users(row: Refusal) -> Iterator[Refusal]:
+def _but_users(row: Denial) -> Iterator[Denial]:
     others = tuple(call for call in row.calls if call != "unshare")
     if others:
         yield replace(row, calls=others)
@@ -89,6 +93,7 @@ def manager_profile() -> dict[str, Any]:
     rows = (
         replace(row, calls=tuple(call for call in row.calls if call not in NEEDED_OUTSIDE))
         for row in refusals(Profile())
+        if not row.inside_only
     )
     return _document(row for row in rows if row.calls)
 
@@ -102,7 +107,7 @@ def render(document: dict[str, Any]) -> str:
     return f'{head},\n  "syscalls": [\n{lines}\n  ]\n}}\n'
 
 
-def _document(rows: Iterable[Refusal]) -> dict[str, Any]:
+def _document(rows: Iterable[Denial]) -> dict[str, Any]:
     return {
         "defaultAction": "SCMP_ACT_ALLOW",
         "archMap": [{"architecture": name, "subArchitectures": []} for name in ARCHITECTURES],
@@ -110,7 +115,7 @@ def _document(rows: Iterable[Refusal]) -> dict[str, Any]:
     }
 
 
-def _rules(row: Refusal) -> Iterator[dict[str, Any]]:
+def _rules(row: Denial) -> Iterator[dict[str, Any]]:
     for choice in itertools.product(*(_comparisons(condition) for condition in row.when)):
         yield {
             "names": list(row.calls),

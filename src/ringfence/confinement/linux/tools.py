@@ -23,6 +23,8 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
+from ringfence.values.paths import is_below
+
 MANAGERS: frozenset[str] = frozenset(
     {
         ".asdf",
@@ -87,9 +89,9 @@ def find_tools(
     workspaces, visible = tuple(workspaces), tuple(visible)
     key = (path, home, visible, denied)
     found = _believed(key)
-    if found is None or any(_below(step, workspace) for workspace in workspaces for step in found.steps):
+    if found is None or any(is_below(step, workspace) for workspace in workspaces for step in found.steps):
         found = _search_path(path, home, visible, workspaces, denied)
-        if not any(_below(step, workspace) for workspace in workspaces for step in found.steps):
+        if not any(is_below(step, workspace) for workspace in workspaces for step in found.steps):
             _beliefs[key] = (time.monotonic(), found)
     search = _Search(home, visible, workspaces, denied)
     search.roots = list(found.roots)
@@ -129,13 +131,9 @@ def _search_path(
         if os.path.isabs(entry) and os.path.isdir(entry):
             search.steps.add(entry)
             search.add_directory(os.path.normpath(entry))
-            if search.sees(entry) or any(_below(entry, workspace) for workspace in workspaces):
+            if search.sees(entry) or any(is_below(entry, workspace) for workspace in workspaces):
                 kept.append(entry)
     return _Found(tuple(search.roots), tuple(kept), frozenset(search.steps))
-
-
-def _below(path: str, directory: str) -> bool:
-    return path == directory or path.startswith(directory.rstrip("/") + "/")
 
 
 class _Search:
@@ -151,13 +149,13 @@ class _Search:
         self.steps: set[str] = set()
 
     def sees(self, path: str) -> bool:
-        return any(_below(path, known) for known in (*self._visible, *self.roots))
+        return any(is_below(path, known) for known in (*self._visible, *self.roots))
 
     def add_directory(self, directory: str) -> None:
         """A directory on PATH: its root, what its links lead to, and the base of its virtual environment."""
         self.add_environment(os.path.dirname(directory))
         real = _resolve(directory, self._workspaces, self.steps)
-        if real is None or any(_below(real, known) for known in self._visible):
+        if real is None or any(is_below(real, known) for known in self._visible):
             return
         self._add(self._root_of(directory))
         if real != directory:
@@ -174,15 +172,15 @@ class _Search:
         base = _base_of(prefix)
         if base is not None:
             self.steps.add(base)
-        if base is not None and not any(_below(base, workspace) for workspace in self._workspaces):
+        if base is not None and not any(is_below(base, workspace) for workspace in self._workspaces):
             self._add(base)
 
     def _add(self, root: str) -> None:
         if self.sees(root) or not os.path.exists(root) or self._denied(root) is not None:
             return
-        if any(_below(home, root) for home in self._homes) or self._places(root) & (_SHARED - {"bin"}):
+        if any(is_below(home, root) for home in self._homes) or self._places(root) & (_SHARED - {"bin"}):
             return
-        self.roots = [known for known in self.roots if not _below(known, root)]
+        self.roots = [known for known in self.roots if not is_below(known, root)]
         self.roots.append(root)
 
     def _root_of_program(self, program: str) -> str:
@@ -219,7 +217,7 @@ def _resolve(path: str, workspaces: tuple[str, ...], steps: set[str]) -> str | N
         part = todo.pop()
         done = os.path.normpath(os.path.join(done, part))
         steps.add(done)
-        if any(_below(done, workspace) for workspace in workspaces):
+        if any(is_below(done, workspace) for workspace in workspaces):
             return None
         try:
             target = os.readlink(done)

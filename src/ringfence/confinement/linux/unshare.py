@@ -11,9 +11,9 @@ from functools import cache
 
 from ringfence.confinement.base import Descriptors, Launch, Probe, StandIn, View
 from ringfence.confinement.linux import seccomp
-from ringfence.confinement.linux.building import build
+from ringfence.confinement.linux.building import build, capture, captured_words
 from ringfence.confinement.linux.bwrap import profile_for
-from ringfence.confinement.linux.inside import kernel_notes, landlock_words, offered
+from ringfence.confinement.linux.inside import can_make_names, keeps_apart, kernel_notes, landlock_words, offered
 from ringfence.confinement.linux.probe import can_unshare
 
 
@@ -24,17 +24,18 @@ class Unshare:
         return _probe()
 
     def wrap(self, view: View, descriptors: Descriptors, stand_in: StandIn | None) -> Launch:
-        plan = build(view, stand_in, descriptors.memory)
-        plan.step("seal")
+        plan = build(view, stand_in, descriptors)
+        plan.step("seal", *(("captured",) if descriptors.keeper >= 0 else ()))
         uid, gid = (os.getuid(), os.getgid()) if stand_in is None else (stand_in.uid, stand_in.gid)
         plan.step("enter", *map(str, (uid, gid, view.uid, view.gid)))
         plan.step("exec", *descriptors.init_argv)
         return Launch(
             plan=plan.words(),
             options=(),
-            configure=(*landlock_words(view), "filter"),
-            seccomp=seccomp.assemble(profile_for(view, stand_in)),
+            configure=(*captured_words(descriptors), *landlock_words(view), "filter"),
+            seccomp=seccomp.assemble(profile_for(view, stand_in, debugging=keeps_apart())),
             filter_by_helper=True,
+            before=capture(descriptors, stand_in),
         )
 
 
@@ -43,4 +44,4 @@ def _probe() -> Probe:
     problem = can_unshare()
     if problem:
         return Probe(missing=f"no user namespaces ({problem})", hint="allow unprivileged user namespaces")
-    return Probe(offered(), notes=kernel_notes())
+    return Probe(offered(), notes=kernel_notes(), makes_names=can_make_names())

@@ -3,17 +3,19 @@
 import fcntl
 import os
 import stat
-import sys
 from collections.abc import Iterator
+from dataclasses import replace
 
-import ringfence.errors
-from ringfence.confinement.base import Layered, Prepared, Shared, View
+from ringfence.confinement.base import Layered, Prepared, Shared, Trust, View
 from ringfence.confinement.linux.host import GIT_ENVIRONMENT, etc_view, synthetic_etc, system_view
 from ringfence.confinement.linux.masks import Masks, find_masks
+from ringfence.confinement.linux.own import own_code, own_notes
 from ringfence.confinement.linux.tools import find_tools
-from ringfence.errors import PermissionDenied
+from ringfence.confinement.linux.trust import trusting
+from ringfence.errors import Busy
 from ringfence.policy.globs import PathRules, compiled
 from ringfence.values.grant import Grant, Shadowing
+from ringfence.values.paths import is_below, is_inside
 
 _NEVER_OUTSIDE = frozenset({"proc", "sys", "dev", "run", "tmp", "etc", "boot", "lost+found"})
 """Top-level directories that are not shown even where reading outside is allowed: they have a private counterpart, or
@@ -21,25 +23,32 @@ hold sockets, devices and kernel knobs. /etc stays an allow-list, because its se
 
 _PLAIN_HOME = "/home/agent"
 
-OWN = tuple({os.path.realpath(sys.prefix), os.path.dirname(os.path.realpath(ringfence.errors.__file__))})
-"""What runs us. In a workspace (a virtual environment there, a checkout) it stays readable, but what we run next must
-not be the agent's code."""
 
-
-def build_view(grant: Grant, *, home: str, host_path: str, uid: int, gid: int) -> Prepared:
+def build_view(
+    grant: Grant,
+    *,
+    home: str,
+    host_path: str,
+    uid: int,
+    gid: int,
+    names: bool = False,
+    trust: Trust | None = None,
+) -> Prepared:
     """The view for a grant; makes the placeholders that it needs.
 
     Args:
         home: the caller's home directory; inside, an empty one lies at the same place, unless the system is there.
         host_path: the caller's PATH.
         uid, gid: what the box's own processes see as theirs.
+        names: whether the guardian makes the names of the box.
+        trust: whom programs trust, where that is not the system's own choice.
     """
     rules = compiled(grant.denied)
     system, links = system_view()
     etc, copied = etc_view()
     writable = tuple(dict.fromkeys(map(os.fspath, grant.writable_roots)))
     readable = [os.fspath(path) for path in grant.readable]
-    notes: list[str] = []
+    notes = list(own_notes(writable))
     if grant.read_outside:
         readable += _outside(system)
         notes.append(
@@ -47,12 +56,16 @@ def build_view(grant: Grant, *, home: str, host_path: str, uid: int, gid: int) -
             "there are no unix sockets, because a socket that can be seen can be connected to"
         )
     tools = find_tools(
-        host_path, home=home, workspaces=writable, visible=(*system, *(link for link, _ in links)), denied=rules.matches
+        host_path,
+        home=home,
+        workspaces=tuple(map(os.fspath, grant.roots)),
+        visible=(*system, *(link for link, _ in links)),
+        denied=rules.matches,
     )
     shown = [path for path in (*readable, *tools.roots) if path not in writable and rules.matches(path) is None]
     # Tools are not searched for names: their trees are large, and programs are all that they hold.
     searched = [*map(os.fspath, grant.readable), *([os.path.realpath(home)] if grant.read_outside else [])]
-    masks, layered = cover(grant, writable, rules)
+    masks, layered = cover(grant, writable, rules, names=names)
     ignored = tuple(name for name in sorted(rules.names) if name.isprintable() and not set(name) & set("*?[\\!# "))
     inside = _home_inside(home, (*system, *(link for link, _ in links)))
     view = View(
@@ -62,22 +75,27 @@ def build_view(grant: Grant, *, home: str, host_path: str, uid: int, gid: int) -
         system=system,
         links=(*links, *_aliases(grant, (*writable, *shown, inside))),
         etc=etc,
-        texts=(*copied, *synthetic_etc(uid, gid, inside, ignored)),
+        texts=(*copied, *synthetic_etc(uid, gid, inside, ignored, has_network=grant.network is not None)),
         readable=tuple(dict.fromkeys(shown)),
         linked=tuple((path, real) for path in tools.roots if (real := os.path.realpath(path)) != path),
         writable=writable,
         layered=layered,
         covers=tuple(masks.covers),
+        unmade=tuple(masks.unmade),
+        named=tuple(dict.fromkeys(each.root for each in masks.unmade)),
         hidden=hidden_in(shown, searched, rules, writable),
         tmp_bytes=grant.limits.tmp_bytes,
         unix_sockets=not grant.read_outside,
     )
+    if trust is not None:
+        files, replaced = trusting(view, trust)
+        view = replace(view, files=files, replaced=replaced)
     env = (("PATH", tools.path), *GIT_ENVIRONMENT.items())
     return Prepared(view, env, tuple(masks.shared), tuple(notes))
 
 
 def cover(
-    grant: Grant, writable: tuple[str, ...], rules: PathRules, *, as_files: bool = False
+    grant: Grant, writable: tuple[str, ...], rules: PathRules, *, as_files: bool = False, names: bool = False
 ) -> tuple[Masks, tuple[Layered, ...]]:
     """What is covered in writable directories, and which of them are shadows, whose locks are held with the others.
 
@@ -85,7 +103,8 @@ def cover(
     """
     layered = _layered(grant)
     live = tuple(path for path in writable if path not in {each.root for each in layered})
-    masks = find_masks(live, rules=rules, protected=grant.protected, frozen=OWN, as_files=as_files)
+    own = (*own_code(), *grant.kept)
+    masks = find_masks(live, rules=rules, protected=grant.protected, own=own, as_files=as_files, names=names)
     if grant.shadow is not None:
         masks.shared.append(_in_use(grant.shadow))
     return masks, layered
@@ -110,9 +129,7 @@ def _in_use(shadow: Shadowing) -> Shared:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         os.close(descriptor)
-        raise PermissionDenied(
-            f"the shadow {shadow.directory.name} is in use", hint="end what uses it, or fork it"
-        ) from None
+        raise Busy(f"the shadow {shadow.directory.name} is in use", hint="end what uses it, or fork it") from None
     return Shared(descriptor, os.fspath(shadow.directory), [])
 
 
@@ -121,15 +138,13 @@ def _home_inside(home: str, system: tuple[str, ...]) -> str:
     if home in ("/", "/etc", "/run", "/tmp", "/var/tmp"):
         return _PLAIN_HOME
     taken = (*system, "/dev", "/proc", "/sys")
-    return _PLAIN_HOME if any(home == top or _below(home, top) for top in taken) else home
+    return _PLAIN_HOME if any(is_below(home, top) for top in taken) else home
 
 
 def _aliases(grant: Grant, shown: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
     """Second names for the workspace and for /tmp, unless something that is shown lies there itself."""
     aliases = (("/workspace", os.fspath(grant.workspace)), ("/var/tmp", "/tmp"))
-    return tuple(
-        (name, target) for name, target in aliases if not any(path == name or _below(path, name) for path in shown)
-    )
+    return tuple((name, target) for name, target in aliases if not any(is_below(path, name) for path in shown))
 
 
 def _outside(system: tuple[str, ...]) -> list[str]:
@@ -146,16 +161,14 @@ def hidden_in(shown: list[str], searched: list[str], rules: PathRules, writable:
     found = [
         path
         for path in rules.literals
-        if any(_below(path, root) for root in shown) and os.path.exists(path) and os.path.realpath(path) == path
+        if any(is_inside(path, root) for root in shown) and os.path.exists(path) and os.path.realpath(path) == path
     ]
     for root in searched:
-        found += (path for path in _matching(root, rules) if any(_below(path, top) for top in shown))
+        found += (path for path in _matching(root, rules) if any(is_inside(path, top) for top in shown))
     # What lies below something hidden is hidden with it, and can no longer be found.
-    return tuple(path for path in dict.fromkeys(found) if not any(_below(path, other) for other in (*writable, *found)))
-
-
-def _below(path: str, directory: str) -> bool:
-    return path.startswith(directory.rstrip("/") + "/")
+    return tuple(
+        path for path in dict.fromkeys(found) if not any(is_inside(path, other) for other in (*writable, *found))
+    )
 
 
 def _matching(root: str, rules: PathRules) -> Iterator[str]:
@@ -166,7 +179,9 @@ def _matching(root: str, rules: PathRules) -> Iterator[str]:
             with os.scandir(waiting.pop()) as entries:
                 for entry in entries:
                     if entry.name in rules.names or (rules.globs and rules.matches(entry.path)):
-                        yield os.path.realpath(entry.path)
+                        real = os.path.realpath(entry.path)
+                        if os.path.exists(real):  # else a link that leads nowhere: there is nothing to cover
+                            yield real
                     elif entry.is_dir(follow_symlinks=False):
                         waiting.append(entry.path)
                     elif not entry.is_file(follow_symlinks=False) and _is_socket(entry):

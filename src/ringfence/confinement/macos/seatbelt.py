@@ -37,8 +37,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath
 from typing import Final
 
-from ringfence.errors import InvalidConfig
-from ringfence.policy.globs import ANY_DEPTH, CharClass, PathRules, Row, Segment, Token, Wild, escape
+from ringfence.errors import InvalidArgument
+from ringfence.policy.globs import ANY_DEPTH, BlacklistRow, CharClass, PathRules, Segment, Token, Wild, escape
 from ringfence.values.grant import Grant
 
 SANDBOX_EXEC: Final = "/usr/bin/sandbox-exec"
@@ -105,7 +105,7 @@ def wrap(argv: tuple[str, ...], grant: Grant) -> tuple[tuple[str, ...], str]:
     """The command behind its wall, with the profile as an argument; and the profile.
 
     Raises:
-        InvalidConfig: a path of the grant cannot be written into a profile.
+        InvalidArgument: a path of the grant cannot be written into a profile.
     """
     text = profile(grant)
     return (SANDBOX_EXEC, "-p", text, "--", *argv), text
@@ -116,7 +116,7 @@ def wrapped(argv: tuple[str, ...], grant: Grant) -> Iterator[tuple[str, ...]]:
     """The command behind its wall, with the profile in a private file that is gone afterwards.
 
     Raises:
-        InvalidConfig: a path of the grant cannot be written into a profile.
+        InvalidArgument: a path of the grant cannot be written into a profile.
     """
     text = profile(grant)
     # mkstemp makes it 0600. The temporary directory may be writable inside, so every profile denies these names.
@@ -134,14 +134,15 @@ def profile(grant: Grant) -> str:
     """The text of the profile.
 
     Raises:
-        InvalidConfig: a path of the grant cannot be written into a profile, or a row of its blacklist makes no sense.
+        InvalidArgument: a path of the grant cannot be written into a profile, or a row of its blacklist makes no sense.
     """
     writable = _subpaths(grant.writable_roots)
     readable = (*_subpaths(map(Path, _SYSTEM)), *_subpaths(grant.readable))
     above = sorted({str(parent) for path in (*grant.writable_roots, *grant.readable) for parent in path.parents})
     denied = PathRules(grant.denied).parsed
     roots = [escape(str(root)) for root in grant.writable_roots]
-    protected = [Row.parse(f"{root}/{path}") for root in roots for path in grant.protected]
+    protected = [BlacklistRow.parse(f"{root}/{path}") for root in roots for path in grant.protected]
+    protected += [BlacklistRow.parse(escape(path)) for path in grant.kept]
     sections = (
         ("(version 1)", "(deny default)"),
         ("; Processes, among themselves.", *_PROCESSES),
@@ -189,19 +190,19 @@ def _literals(paths: Iterable[str]) -> tuple[str, ...]:
 def _quoted(text: str) -> str:
     """A string literal that ends where it should, whatever is in it."""
     if "\0" in text:
-        raise InvalidConfig(f"{text!r} holds a NUL character, which no path can")
+        raise InvalidArgument(f"{text!r} holds a NUL character, which no path can")
     escaped = text.replace("\\", "\\\\").replace('"', '\\"')
     return '"' + re.sub(r"[\x01-\x1f\x7f]", lambda char: f"\\x{ord(char[0]):02x}", escaped) + '"'
 
 
-def _denials(operations: str, rows: Iterable[Row]) -> Iterator[str]:
+def _denials(operations: str, rows: Iterable[BlacklistRow]) -> Iterator[str]:
     for row in rows:
         filters = dict.fromkeys(_subpaths(map(Path, _places(row.literals))))
         filters.update(dict.fromkeys(f'(regex "{pattern}(/.*)?$")' for pattern in _patterns(row)))
         yield _rule("deny", operations, filters)
 
 
-def _anchors(rows: Iterable[Row]) -> Iterator[str]:
+def _anchors(rows: Iterable[BlacklistRow]) -> Iterator[str]:
     """Keep the directories above what is denied from being renamed, as it would be reachable under the new name."""
     filters: dict[str, None] = {}
     for row in rows:
@@ -225,7 +226,7 @@ def _places(paths: Iterable[str]) -> Iterator[str]:
             yield f"/private{path}"
 
 
-def _patterns(row: Row) -> Iterator[str]:
+def _patterns(row: BlacklistRow) -> Iterator[str]:
     for reading in row.readings:
         yield from _regexes(reading, absolute=row.absolute)
 

@@ -10,16 +10,17 @@ from ringfence.values.violation import Violation
 class Supervision(Protocol):
     """Somebody outside who looks at what a command does, so that a refusal has its reason."""
 
-    def begin(self) -> None:
-        """A command begins: what comes from now on is its own."""
+    def begin(self, job: int, *, in_background: bool = False) -> None:
+        """A command begins, or a call of an interpreter: what comes from this job from now on is its own. What one in
+        the background touches is besides in the records of the calls that end after it."""
 
-    def end(self) -> tuple[tuple[Violation, ...], Observed]:
+    def end(self, job: int) -> tuple[tuple[Violation, ...], Observed | None]:
         """What was refused to it, and what else was seen of it."""
 
     def close(self) -> None: ...
 
 
-class Surroundings(Protocol):
+class BoxHost(Protocol):
     """The wall around PID 1, and the ways through it that are ours."""
 
     @property
@@ -47,8 +48,8 @@ class Surroundings(Protocol):
     def kill(self, first_pid: int) -> None:
         """PID 1 does not answer: have the whole box ended."""
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         """Close our ends: PID 1 sees its control socket close, exits, and everything inside ends."""
 
-    async def wait_gone(self) -> None:
+    async def wait_closed(self) -> None:
         """Wait until nothing of the box is left. Never raises."""

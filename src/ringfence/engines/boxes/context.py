@@ -15,20 +15,27 @@ from dataclasses import dataclass, field
 
 from ringfence.engines.boxes.control import Job
 from ringfence.engines.frames import Frames, read_done, read_error, read_shown
+from ringfence.engines.loops import forget_reader
 from ringfence.engines.streams import Capture, Reader
 from ringfence.errors import Internal
+from ringfence.values.display import CodeError, DisplayData
 from ringfence.values.request import Overflow, Stream
-from ringfence.values.rich import CodeError, Rich
 
 _PIECE = 64 * 1024
 """Read at once: other sessions wait while the frames in it are taken apart, of which there may be one per ten bytes."""
+_STALE_PIECES = 8
+"""More than a socket holds: what a call finds there is not its own."""
+_MANY = 100
+"""Frames that nobody asked for, from which on it is a flood; a socket holds some hundred of the smallest."""
 _LAST_WORDS = 4096
 _SHORT_SECONDS = 0.005
 """In this time the kernel hands out some tens of megabytes at most."""
 _CREDENTIALS = struct.Struct("=iII")
 _SHOWN_BYTES = 512
 """What each thing shown costs besides its bytes, ours included; else things without any would cost nothing."""
-_TOO_MUCH = Rich((("text/plain", "(what follows is more than the output limit, and is not kept)"),))
+_TOO_MUCH = DisplayData((("text/plain", "(what follows is more than the output limit, and is not kept)"),))
+_TOLD = b'RINGFENCE_CALL="%b $?"; printf \'done %%d\\n%%s\' "${#RINGFENCE_CALL}" "$RINGFENCE_CALL" >&9\n'
+"""What a shell is told after a call's lines: to say that it is over."""
 _CPU_CLOCK = 2  # CPUCLOCK_SCHED of all threads: clock_getcpuclockid(3)
 
 
@@ -43,7 +50,7 @@ class Cell:
     answers it."""
     over: asyncio.Future[int | None]
     """Its exit code; None when the interpreter has ended instead."""
-    shown: list[Rich] = field(default_factory=list)
+    shown: list[DisplayData] = field(default_factory=list)
     error: CodeError | None = None
 
 
@@ -77,6 +84,13 @@ class Context:
         self._on_breach = on_breach
         self._peak = 0
         self._sending: asyncio.Task[None] | None = None
+        self._is_unread = False
+        """Whether something lies in the socket that nobody has asked for. It stays there: who floods it has to wait."""
+        self._unasked = 0
+        self._is_broken = False
+        """Whether nothing more can come from it."""
+        self.was_flooded = False
+        """Whether, between calls, more was said than anybody would read."""
         channel.setblocking(False)
         channel.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
         self._loop.add_reader(channel.fileno(), self._on_readable)
@@ -86,18 +100,33 @@ class Context:
     def alive(self) -> bool:
         return self.job.runs
 
-    def begin(self, code: bytes, show_bytes: int) -> Cell:
-        """Have a piece of code run."""
+    async def clear(self) -> None:
+        """Before a call: drop what was said since the last one, a piece at a time, for others have turns, too."""
+        self.was_flooded |= any(reader.is_flooded for reader in self.readers)
+        if not self._is_unread:
+            return
+        self._is_unread = False
+        self._unasked = 0
+        for _ in range(_STALE_PIECES):
+            if self._channel.fileno() < 0 or not self._read_some():
+                break
+            await asyncio.sleep(0)
+        self.was_flooded |= self._unasked > _MANY
+        if self._channel.fileno() >= 0 and not self._is_broken:
+            self._loop.add_reader(self._channel.fileno(), self._on_readable)
+
+    def begin(self, code: bytes, show_bytes: int, directory: bytes = b"") -> Cell:
+        """Have a piece of code run, or the lines of a script; code in that directory, if one is given."""
         self.calls += 1
         cell = self.busy = Cell(show_bytes, os.urandom(8).hex().encode(), self._loop.create_future())
         if self.job.ended.done():
             cell.over.set_result(None)
             return cell
-        self._send(
-            _shell_line(code, cell.call)
-            if self.language == "shell"
-            else b"run %d %b\n%b" % (len(code), cell.call, code)
-        )
+        if self.language == "shell":
+            self._send(b"%b; %b" % (code, _TOLD % cell.call))
+        else:
+            place = b" " + directory.hex().encode() if directory else b""
+            self._send(b"run %d %b%b\n%b" % (len(code), cell.call, place, code))
         return cell
 
     def cpu_seconds(self) -> float:
@@ -127,7 +156,7 @@ class Context:
     def close(self) -> None:
         """Let our ends go; the process sees its socket close, and the box ends it if that is not enough."""
         if self._channel.fileno() >= 0:
-            self._loop.remove_reader(self._channel.fileno())
+            forget_reader(self._loop, self._channel.fileno())
             self._channel.close()
             for reader in self.readers:
                 reader.close()
@@ -141,6 +170,7 @@ class Context:
         for reader in self.readers:
             reader.drain()
             reader.point(_nowhere(), None, _nothing, _ignore)
+            reader.is_unheard = True
 
     def _send(self, data: bytes) -> None:
         try:
@@ -157,9 +187,10 @@ class Context:
             await self._loop.sock_sendall(self._channel, data)
 
     def _on_ended(self, _: object) -> None:
-        """The process is gone; what it said before that still counts."""
-        while self._channel.fileno() >= 0 and self._read_some():
-            pass
+        """The process is gone; what it said before that still counts, as far as it fits into a socket."""
+        for _ in range(_STALE_PIECES):
+            if self._channel.fileno() < 0 or not self._read_some():
+                break
         if not self.ready.done():
             self.ready.set_exception(Internal("the interpreter ended before it was ready"))
             self.ready.exception()
@@ -175,7 +206,11 @@ class Context:
             self._read_some()
 
     def _on_readable(self) -> None:
-        self._read_some()
+        if self.busy is None and self.ready.done() and self.pid:
+            self._is_unread = True
+            self._loop.remove_reader(self._channel.fileno())
+        else:
+            self._read_some()
 
     def _read_some(self) -> bool:
         try:
@@ -185,12 +220,14 @@ class Context:
         except OSError:
             data = b""
         if not data:
+            self._is_broken = True
             self._loop.remove_reader(self._channel.fileno())
             return False
         try:
             for kind, body in self._frames.feed(data):
                 self._on_frame(kind, body)
         except Internal as fault:
+            self._is_broken = True
             self._loop.remove_reader(self._channel.fileno())
             if self.busy is not None:
                 self.busy.error = CodeError("Internal", fault.message, "")
@@ -214,8 +251,9 @@ class Context:
             if not self.ready.done():
                 self.ready.set_result(None)
             return
-        if cell is None:
-            return  # a thread that goes on after its call: nobody asked
+        if cell is None:  # a thread that goes on after its call: nobody asked
+            self._unasked += 1
+            return
         match kind:
             case "done":
                 code = read_done(body, cell.call)
@@ -236,13 +274,6 @@ class Context:
         cell, self.busy = self.busy, None
         if cell is not None and not cell.over.done():
             cell.over.set_result(code)
-
-
-def _shell_line(command: bytes, call: bytes) -> bytes:
-    """One line of the script that the shell reads: the command, and then the word that it is over."""
-    quoted = b"'" + command.replace(b"'", b"'\\''") + b"'"
-    told = b'RINGFENCE_CALL="%b $?"; printf \'done %%d\\n%%s\' "${#RINGFENCE_CALL}" "$RINGFENCE_CALL" >&9\n'
-    return b"eval %b </dev/null 9<&-; " % quoted + told % call
 
 
 def _nowhere() -> Capture:

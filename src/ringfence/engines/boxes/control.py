@@ -1,6 +1,7 @@
 """The manager's end of the control socket: what PID 1 is told, and which of its replies belongs to what."""
 
 import asyncio
+import errno
 import os
 import socket
 from collections import deque
@@ -9,8 +10,13 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from ringfence.engines.boxes import protocol
-from ringfence.engines.boxes.protocol import Kind, Manner, Reply
+from ringfence.engines.boxes.protocol import Manner, MessageKind, Reply
+from ringfence.engines.loops import forget_reader, forget_writer
 from ringfence.errors import Internal
+
+_IN_FLIGHT_SECONDS = 0.005
+"""The kernel counts descriptors that are on their way, for all processes of an ordinary user, against the limit of open
+files; when there are too many, a message waits until others have arrived."""
 
 
 @dataclass(slots=True, eq=False)
@@ -20,8 +26,13 @@ class Job:
     id: int
     ended: asyncio.Future[Reply]
     """ENDED when nothing of it is left, FAILED when it could not be started; a fault when the box was lost."""
+    over: asyncio.Future[Reply]
+    """The same, unless what it leaves running may live on: then LEFT when its first process has ended and something is
+    left, else as `ended`."""
     terminal: asyncio.Future[int] | None = field(default=None)
     """Our end of its terminal, if it was started on one."""
+    measuring: list[asyncio.Future[Reply]] = field(default_factory=list)
+    """Who waits to hear what it uses."""
 
     @property
     def runs(self) -> bool:
@@ -34,8 +45,11 @@ class Control:
         self._loop = asyncio.get_running_loop()
         self._jobs: dict[int, Job] = {}
         self._count = 0
-        self._waiting: deque[tuple[Kind, int, tuple[str, ...], tuple[int, ...]]] = deque()
+        self._waiting: deque[tuple[MessageKind, int, tuple[str, ...], tuple[int, ...]]] = deque()
         """Messages that did not fit into the socket, with copies of their descriptors."""
+        self._later: asyncio.TimerHandle | None = None
+        self._making: dict[int, asyncio.Future[int]] = {}
+        """Who waits for a socket of the box's network."""
         self._tell: Callable[[], None] | None = None
         self.ready: asyncio.Future[None] = self._loop.create_future()
         self._listener = -1
@@ -48,7 +62,7 @@ class Control:
     def configure(self, words: Iterable[str], descriptors: Sequence[int]) -> None:
         """Let PID 1 confine itself; `ready` is settled when it has."""
         with suppress(OSError):
-            protocol.send(self._socket, Kind.CONFIGURE, 0, words, descriptors)
+            protocol.send(self._socket, MessageKind.CONFIGURE, 0, words, descriptors)
 
     def fileno(self) -> int:
         """Where replies come from."""
@@ -68,30 +82,54 @@ class Control:
             OSError: nobody is there any more; with E2BIG, it is longer than a box takes.
         """
         self._count += 1
-        job = Job(self._count, self._loop.create_future())
+        ended: asyncio.Future[Reply] = self._loop.create_future()
+        over: asyncio.Future[Reply] = self._loop.create_future() if manner & Manner.KEEPS else ended
+        job = Job(self._count, ended, over)
         size: tuple[str, ...] = ()
         if terminal is not None:
             manner |= Manner.ON_TERMINAL
             size = (str(terminal[0]), str(terminal[1]))
             job.terminal = self._loop.create_future()
-        self._post(Kind.SPAWN, job.id, (str(int(manner)), *size, *words), descriptors)
+        self._post(MessageKind.SPAWN, job.id, (str(int(manner)), *size, *words), descriptors)
         self._jobs[job.id] = job
         return job
 
     def kill(self, job: Job) -> None:
-        self._order(job, Kind.KILL)
+        self._order(job, MessageKind.KILL)
 
     def signal(self, job: Job, number: int) -> None:
         """Send a signal to the job's process group."""
-        self._order(job, Kind.SIGNAL, str(number))
+        self._order(job, MessageKind.SIGNAL, str(number))
 
-    def _order(self, job: Job, kind: Kind, *words: str) -> None:
+    def measure(self, job: Job) -> "asyncio.Future[Reply]":
+        """Ask what it and all that it started use at the moment."""
+        measured: asyncio.Future[Reply] = self._loop.create_future()
+        if job.runs and not self.lost:
+            job.measuring.append(measured)
+            self._order(job, MessageKind.MEASURE)
+        else:
+            measured.cancel()
+        return measured
+
+    def make_socket(self, kind: MessageKind, which: int) -> "asyncio.Future[int]":
+        """Have PID 1 make a socket; the descriptor is the caller's to close.
+
+        Raises:
+            OSError: nobody is there any more.
+        """
+        self._count += 1
+        made: asyncio.Future[int] = self._loop.create_future()
+        self._post(kind, self._count, (str(which),), ())
+        self._making[self._count] = made
+        return made
+
+    def _order(self, job: Job, kind: MessageKind, *words: str) -> None:
         """Tell PID 1 something about a job that runs."""
         if job.runs and not self.lost:
             with suppress(OSError):  # it is gone, and whoever waits is told
                 self._post(kind, job.id, words, ())
 
-    def _post(self, kind: Kind, id: int, words: Iterable[str], descriptors: Sequence[int]) -> None:
+    def _post(self, kind: MessageKind, id: int, words: Iterable[str], descriptors: Sequence[int]) -> None:
         """Send a message; one that finds the socket full, and all that come after it, wait their turn.
 
         Raises:
@@ -104,6 +142,10 @@ class Control:
                 return
             except BlockingIOError:
                 self._loop.add_writer(self._socket.fileno(), self._send_waiting)
+            except OSError as fault:
+                if fault.errno != errno.ETOOMANYREFS:
+                    raise
+                self._later = self._loop.call_later(_IN_FLIGHT_SECONDS, self._send_waiting)
         self._waiting.append((kind, id, words, tuple(map(os.dup, descriptors))))
 
     def _send_waiting(self) -> None:
@@ -112,9 +154,13 @@ class Control:
             try:
                 protocol.send(self._socket, kind, id, words, descriptors)
             except BlockingIOError:
+                self._loop.add_writer(self._socket.fileno(), self._send_waiting)
                 return
-            except OSError:
-                pass  # it is gone, and whoever waits is told
+            except OSError as fault:  # or it is gone, and whoever waits is told
+                if fault.errno == errno.ETOOMANYREFS:
+                    self._loop.remove_writer(self._socket.fileno())
+                    self._later = self._loop.call_later(_IN_FLIGHT_SECONDS, self._send_waiting)
+                    return
             self._waiting.popleft()
             for descriptor in descriptors:
                 os.close(descriptor)
@@ -122,7 +168,9 @@ class Control:
 
     def _drop_waiting(self) -> None:
         if self._waiting:
-            self._loop.remove_writer(self._socket.fileno())
+            forget_writer(self._loop, self._socket.fileno())
+        if self._later is not None:
+            self._later.cancel()
         for *_, descriptors in self._waiting:
             for descriptor in descriptors:
                 os.close(descriptor)
@@ -161,7 +209,7 @@ class Control:
             os.close(descriptor)
         self._windows.clear()
         if not self.lost:
-            self._loop.remove_reader(self._socket.fileno())
+            forget_reader(self._loop, self._socket.fileno())
             self._drop_waiting()
             self.lost = True
 
@@ -170,14 +218,17 @@ class Control:
         self.lost = True
         waiting: list[asyncio.Future[None] | asyncio.Future[int] | asyncio.Future[Reply]] = [self.ready]
         for job in self._jobs.values():
-            waiting.append(job.ended)
+            waiting += (job.ended, job.over, *job.measuring)
             if job.terminal is not None:
                 waiting.append(job.terminal)
+        waiting += self._making.values()
+        self._making.clear()
         self._jobs.clear()
         for future in waiting:
             if not future.done():
-                future.set_exception(fault)
-                future.exception()  # looked at, so that nobody complains when no one waits for it
+                with suppress(RuntimeError):  # its loop is closed: whoever waited there is gone
+                    future.set_exception(fault)
+                    future.exception()  # looked at, so that nobody complains when no one waits for it
 
     def _on_message(self) -> None:
         try:
@@ -193,13 +244,13 @@ class Control:
         reply = received.reply
         job = self._jobs.get(reply.id)
         match reply.kind:
-            case Kind.WINDOW if reply.id in self._windows and not self.ready.done():
+            case MessageKind.WINDOW if reply.id in self._windows and not self.ready.done():
                 os.close(received.descriptor)
-            case Kind.WINDOW if not self.ready.done():
+            case MessageKind.WINDOW if not self.ready.done():
                 self._windows[reply.id] = received.descriptor
-            case Kind.WINDOW:
+            case MessageKind.WINDOW:
                 os.close(received.descriptor)
-            case Kind.READY:
+            case MessageKind.READY:
                 self.first_pid = received.sender
                 if received.descriptor >= 0:
                     if self._listener >= 0:
@@ -207,22 +258,44 @@ class Control:
                     self._listener = received.descriptor
                 if not self.ready.done():
                     self.ready.set_result(None)
-            case Kind.TERMINAL if job is not None and job.terminal is not None and not job.terminal.done():
+            case MessageKind.TERMINAL if job is not None and job.terminal is not None and not job.terminal.done():
                 job.terminal.set_result(received.descriptor)
-            case Kind.TERMINAL:
+            case MessageKind.TERMINAL:
                 os.close(received.descriptor)
-            case Kind.ENDED | Kind.FAILED if job is not None:
+            case MessageKind.ENDED | MessageKind.FAILED if job is not None:
                 del self._jobs[job.id]
                 if job.terminal is not None and not job.terminal.done():
                     job.terminal.cancel()
-                if not job.ended.done():
-                    job.ended.set_result(reply)
+                for future in (job.ended, job.over):
+                    if not future.done():
+                        future.set_result(reply)
+                for measured in job.measuring:
+                    measured.cancel()
+            case MessageKind.MADE:
+                self._on_socket(self._making.pop(reply.id, None), reply, received.descriptor)
+            case MessageKind.LEFT if job is not None and job.over is not job.ended and not job.over.done():
+                job.over.set_result(reply)
+            case MessageKind.MEASURED if job is not None and job.measuring:
+                measured = job.measuring.pop(0)
+                if not measured.done():
+                    measured.set_result(reply)
+
+    def _on_socket(self, made: "asyncio.Future[int] | None", reply: Reply, descriptor: int) -> None:
+        (error,) = reply.numbers
+        if made is not None and not made.done() and descriptor >= 0 and not error:
+            made.set_result(descriptor)
+            return
+        if descriptor >= 0:
+            os.close(descriptor)
+        if made is not None and not made.done():
+            number = error if 0 < error < 4096 else errno.EPROTO
+            made.set_exception(OSError(number, os.strerror(number)))
 
     def lose(self, fault: Internal) -> None:
         """PID 1 is gone, or as good as gone: whoever waits for it is told, and so is whoever wants to know."""
         if self.lost:
             return
-        self._loop.remove_reader(self._socket.fileno())
+        forget_reader(self._loop, self._socket.fileno())
         self._drop_waiting()
         self.fail(fault)
         if self._tell is not None:

@@ -1,4 +1,4 @@
-"""The messages between the manager and PID 1 of a box: docs/box-protocol.md, version 3.
+"""The messages between the manager and PID 1 of a box: docs/box-protocol.md, version 4.
 
 Every byte that comes from a box is hostile: lengths are checked, kinds and numbers are closed sets, and a message
 that does not fit is a fault of the box, never of ours.
@@ -15,7 +15,7 @@ from enum import IntEnum, IntFlag
 
 from ringfence.errors import Internal
 
-VERSION = 3
+VERSION = 4
 INLINE_MAX = 48 * 1024
 BODY_MAX = 16 * 1024 * 1024
 REPLY_MAX = 256
@@ -24,21 +24,28 @@ _CREDENTIALS = struct.Struct("=iII")
 _ANCILLARY_MAX = socket.CMSG_SPACE(_CREDENTIALS.size) + socket.CMSG_SPACE(2 * array("i").itemsize)
 
 
-class Kind(IntEnum):
+class MessageKind(IntEnum):
     CONFIGURE = 1
     SPAWN = 2
     KILL = 3
     SIGNAL = 4
+    MEASURE = 5
     READY = 16
     FAILED = 17
     ENDED = 18
     TERMINAL = 19
     WINDOW = 20
+    LEFT = 21
+    MEASURED = 22
     ATTACH = 32
     ANSWER = 33
     FORGET = 34
     ENTRUST = 35
     ASKED = 48
+    LISTEN = 64
+    DATAGRAM = 65
+    UNCONNECTED = 66
+    MADE = 80
 
 
 class Manner(IntFlag):
@@ -47,16 +54,43 @@ class Manner(IntFlag):
     PLAIN = 0
     ON_TERMINAL = 1
     LONG_LIVED = 2
+    SERVES_FILES = 4
+    KEEPS = 8
 
 
-_DESCRIPTORS = {Kind.TERMINAL: (1,), Kind.WINDOW: (1,), Kind.READY: (0, 1)}
-"""READY brings the listener of the notification filter, if there is one."""
-_NUMBERS = {Kind.READY: 0, Kind.FAILED: 1, Kind.ENDED: 4, Kind.TERMINAL: 0, Kind.WINDOW: 0}
+class Step(IntEnum):
+    """What failed, of a start."""
+
+    PROGRAM = 0
+    DIRECTORY = 1
+
+
+SWEPT = 0x10000
+"""In the wait status of ENDED: it was ended because another command could not be ended otherwise."""
+
+
+_DESCRIPTORS = {
+    MessageKind.TERMINAL: (1,),
+    MessageKind.WINDOW: (1,),
+    MessageKind.READY: (0, 1),
+    MessageKind.MADE: (0, 1),
+}
+"""READY brings the listener of the notification filter, if there is one; MADE a socket, unless it could not be made."""
+_NUMBERS = {
+    MessageKind.READY: 0,
+    MessageKind.FAILED: 2,
+    MessageKind.ENDED: 4,
+    MessageKind.TERMINAL: 0,
+    MessageKind.WINDOW: 0,
+    MessageKind.LEFT: 4,
+    MessageKind.MEASURED: 3,
+    MessageKind.MADE: 1,
+}
 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    kind: Kind
+    kind: MessageKind
     id: int
     numbers: tuple[int, ...]
 
@@ -70,13 +104,13 @@ class Received:
     """The manager's end of a terminal, the listener, or the shadow as seen inside; whoever receives it closes it."""
 
 
-def pack_header(kind: Kind, id: int = 0, last: int = 0) -> bytes:
+def pack_header(kind: MessageKind, id: int = 0, last: int = 0) -> bytes:
     """The four numbers that a packet begins with; the last is the body's length, or what the kind means by it."""
     return _HEADER.pack(VERSION, kind, id, last)
 
 
 def send(
-    control: socket.socket, kind: Kind, id: int, words: Iterable[str] = (), descriptors: Sequence[int] = ()
+    control: socket.socket, kind: MessageKind, id: int, words: Iterable[str] = (), descriptors: Sequence[int] = ()
 ) -> None:
     """Send one message; a body that is too long for a packet goes in a memory file.
 
@@ -142,4 +176,17 @@ def parse(packet: bytes) -> Reply:
     count = _NUMBERS.get(kind)
     if version != VERSION or count is None or length != count * 8 or len(packet) != _HEADER.size + length:
         raise Internal(f"a box sent a message that makes no sense (version {version}, kind {kind}, length {length})")
-    return Reply(Kind(kind), id, struct.unpack_from(f"={count}Q", packet, _HEADER.size))
+    return Reply(MessageKind(kind), id, struct.unpack_from(f"={count}Q", packet, _HEADER.size))
+
+
+def check_own_end(reply: Reply) -> None:
+    """Make sure that a command's end is its own.
+
+    Raises:
+        Internal: it was ended on another's account, so that its ending says nothing about it.
+    """
+    if reply.kind is MessageKind.ENDED and reply.numbers[0] & SWEPT:
+        raise Internal(
+            "everything in the box had to be ended, because another command in it could not be ended otherwise",
+            hint="run it again; a command that forks without end needs a sandbox of its own",
+        )

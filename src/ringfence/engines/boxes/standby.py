@@ -17,12 +17,12 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cache, partial
 from importlib.util import MAGIC_NUMBER
-from pathlib import Path
 
 from ringfence.engines.boxes.context import Context
 from ringfence.engines.boxes.control import Control, Job
 from ringfence.engines.boxes.programs import Programs
 from ringfence.engines.boxes.protocol import Manner
+from ringfence.engines.drivers.python import joined
 
 COMMAND_MAX = 4000
 """Bytes of a command that a waiting shell takes: it reads them one by one, and they fit into a pipe at once."""
@@ -43,13 +43,12 @@ n = 8 + int.from_bytes(b[4:8], "little")
 c = marshal.loads(b[8:n]) if b[:4] == f.MAGIC_NUMBER else compile(b[n:], "<driver>", "exec", 0, True, 2)
 del b
 exec(c, {"__name__": "__main__"})"""
-_DRIVER = Path(__file__).parent.parent / "drivers" / "python_context.py"
 
 Pipe = Callable[[], tuple[int, int]]
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
+class BoxSetting:
     """What everything that waits in a box starts with."""
 
     cwd: str
@@ -104,7 +103,7 @@ class WaitingShell:
         return taken
 
 
-def start_shell(control: Control, setting: Setting, pipe: Pipe) -> WaitingShell:
+def start_shell(control: Control, setting: BoxSetting, pipe: Pipe) -> WaitingShell:
     """Start a shell that waits.
 
     Raises:
@@ -120,7 +119,7 @@ def start_shell(control: Control, setting: Setting, pipe: Pipe) -> WaitingShell:
         return WaitingShell(job, script, script_end, ours.kept)
 
 
-def start_context(control: Control, setting: Setting, pipe: Pipe, language: str, name: str) -> Context:
+def start_context(control: Control, setting: BoxSetting, pipe: Pipe, language: str, name: str) -> Context:
     """Start an interpreter that keeps its state.
 
     Raises:
@@ -188,6 +187,6 @@ def _driver(undo: ExitStack) -> int:
 def _driver_bytes() -> bytes:
     """The program as code for interpreters of our own version, and as text for others: compiling takes each as long as
     starting, and leaves it twice as large."""
-    text = _DRIVER.read_bytes()
+    text = joined().encode()
     code = marshal.dumps(compile(text, "<driver>", "exec", dont_inherit=True, optimize=2))
     return MAGIC_NUMBER + len(code).to_bytes(4, "little") + code + text

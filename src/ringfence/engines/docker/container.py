@@ -9,7 +9,7 @@ from typing import Any
 
 from ringfence.engines.docker.daemon import Image
 from ringfence.engines.docker.mounts import CONTROL, HELPER, PINS, Mount
-from ringfence.errors import InvalidConfig
+from ringfence.errors import InvalidArgument
 from ringfence.values.limits import Limits
 
 HOME = "/home/agent"
@@ -41,7 +41,7 @@ _NOBODY_S = "nosuid,nodev,noexec,size=1m,mode=0000"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class ContainerPlan:
     image: Image
     uid: int
     gid: int
@@ -67,17 +67,19 @@ class Plan:
     own_processes: int = 1
     """How many of the runtime's and of our own count like those of the box."""
     for_podman: bool = False
+    has_network: bool = False
+    """Whether our first process makes listeners on low ports, of a network that nobody else is in."""
 
 
-def container_config(plan: Plan) -> dict[str, Any]:
+def container_config(plan: ContainerPlan) -> dict[str, Any]:
     """What `POST /containers/create` takes.
 
     Raises:
-        InvalidConfig: a limit is below what the daemon takes.
+        InvalidArgument: a limit is below what the daemon takes.
     """
     limits = plan.limits
     if limits.memory_bytes < _SMALLEST_MEMORY:
-        raise InvalidConfig(
+        raise InvalidArgument(
             f"a memory limit of {limits.memory_bytes} bytes is less than Docker takes",
             hint="give at least 6MB, or use the native engine",
         )
@@ -101,6 +103,7 @@ def container_config(plan: Plan) -> dict[str, Any]:
         "HostConfig": {
             "AutoRemove": True,
             "NetworkMode": "none",
+            **({"Sysctls": {"net.ipv4.ip_unprivileged_port_start": "0"}} if plan.has_network else {}),
             "IpcMode": "private",
             "CgroupnsMode": "private",
             "Privileged": False,
@@ -126,11 +129,11 @@ def container_config(plan: Plan) -> dict[str, Any]:
     }
 
 
-def _own_users(plan: Plan) -> list[str]:
+def _own_users(plan: ContainerPlan) -> list[str]:
     return [] if plan.becomes is None else [str(number) for number in plan.becomes]
 
 
-def _security(plan: Plan) -> list[str]:
+def _security(plan: ContainerPlan) -> list[str]:
     options = ["no-new-privileges:true", f"seccomp={plan.seccomp}"]
     # Podman does not look at MaskedPaths, nor at ReadonlyPaths, for which it has the same list of its own.
     return [*options, f"mask={':'.join(_MASKED)}"] if plan.for_podman else options
@@ -143,7 +146,7 @@ def _cores(cores: float | None) -> dict[str, int]:
     return {"CpuPeriod": _PERIOD_MICROSECONDS, "CpuQuota": max(_SMALLEST_QUOTA, int(cores * _PERIOD_MICROSECONDS))}
 
 
-def _ulimits(plan: Plan) -> list[dict[str, Any]]:
+def _ulimits(plan: ContainerPlan) -> list[dict[str, Any]]:
     """No core files; the others are set by the first process."""
     given = {"core": 0}
     if plan.for_podman:  # or it raises both to its own numbers, which it may not where it is root of a container
@@ -151,7 +154,7 @@ def _ulimits(plan: Plan) -> list[dict[str, Any]]:
     return [{"Name": name, "Soft": most, "Hard": most} for name, most in given.items()]
 
 
-def _memory_file_systems(plan: Plan) -> dict[str, str]:
+def _memory_file_systems(plan: ContainerPlan) -> dict[str, str]:
     size = plan.limits.tmp_bytes
     out: dict[str, str] = {}
     anybody_s = f"rw,exec,nosuid,nodev,size={size},mode=1777"

@@ -3,7 +3,7 @@
 A connection is made for the making of a box, and another one for its end; none is kept while the box lives, so that a
 daemon that hangs or restarts meanwhile takes nothing of ours with it. All questions of one connection have a deadline
 in common, so that a box is made or given up in a time that can be told. What could not be removed is removed over the
-next connection that works (`debts`).
+next connection that works (`pending_removals`).
 """
 
 import asyncio
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from ringfence.engines.docker import debts
+from ringfence.engines.docker import pending_removals
 from ringfence.errors import InitializationFailed
 
 if TYPE_CHECKING:
@@ -130,7 +130,7 @@ class Daemon:
             return
         try:
             if fault is None:  # so that it answers
-                await asyncio.gather(*map(self._remove_owed, debts.due_to(self._url)))
+                await asyncio.gather(*map(self._remove_owed, pending_removals.due_to(self._url)))
         finally:
             client, self._client = self._client, None
             await client.close()
@@ -191,7 +191,7 @@ class Daemon:
             )
         except InitializationFailed as fault:
             if not isinstance(fault.__cause__, aiodocker.DockerError):  # else it refused, or was never asked
-                debts.owe(self._url, name, may_come=True)
+                pending_removals.owe(self._url, name, may_come=True)
             raise
         return str(made.id)
 
@@ -237,22 +237,22 @@ class Daemon:
 
     async def _remove_owed(self, container: str) -> None:
         if not await self.remove(container):
-            debts.put_off(self._url, container)
+            pending_removals.put_off(self._url, container)
 
     async def remove(self, container: str) -> bool:
         """Have it gone, whatever it does; whether the daemon answered. Never raises: what is left is removed over the
         next connection, or found by the next manager."""
         import aiodocker
 
-        debts.owe(self._url, container)
+        pending_removals.owe(self._url, container)
         with suppress(TimeoutError, *self._faults()):
             try:
                 async with asyncio.timeout(_REMOVE_SECONDS):
                     await self._docker.containers.container(container).delete(force=True, v=True)
-                debts.settle(self._url, container, was_there=True)
+                pending_removals.settle(self._url, container, was_there=True)
             except aiodocker.DockerError as fault:
                 if fault.status in (404, 409):  # there is none, or it is being removed
-                    debts.settle(self._url, container, was_there=fault.status == 409)
+                    pending_removals.settle(self._url, container, was_there=fault.status == 409)
             return True
         return False
 

@@ -26,12 +26,15 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from ringfence.confinement.base import Prepared
-from ringfence.confinement.choose import build_container_view
+from ringfence.confinement.base import BUNDLE, Prepared, Trust
+from ringfence.confinement.choose import WRITTEN_THROUGH, build_container_view, give_up, shares_files
+from ringfence.engines.aside import aside
+from ringfence.engines.base import NetworkProvider
+from ringfence.engines.boxes import helper
 from ringfence.engines.boxes.box import HelperBox
 from ringfence.engines.boxes.identity import stand_in
-from ringfence.engines.boxes.standby import Setting
-from ringfence.engines.docker import stage, verify
+from ringfence.engines.boxes.standby import BoxSetting
+from ringfence.engines.docker import verify
 from ringfence.engines.docker.container import HOME
 from ringfence.engines.docker.daemon import About, Daemon, Image
 from ringfence.engines.docker.identity import identity_of, rootless_identity
@@ -41,10 +44,13 @@ from ringfence.engines.docker.mounts import check_place
 from ringfence.engines.docker.programs import ASK, ImagePrograms
 from ringfence.engines.docker.runtimes import Kernel, Runtime, choose_runtime
 from ringfence.engines.docker.settings import DockerSettings
+from ringfence.engines.networking.attaching import attach, no_provider
+from ringfence.engines.networking.trusting import make_trust
+from ringfence.engines.networking.variables import network_variables
 from ringfence.errors import InitializationFailed, Internal, SpawnFailed
 from ringfence.limits.choose import find as find_holder
 from ringfence.limits.choose import watch
-from ringfence.values.grant import Explain, Grant
+from ringfence.values.grant import Grant, Trace
 from ringfence.values.guarantee import Guarantee, Wall
 from ringfence.values.limits import Limits
 from ringfence.values.outcome import SandboxAudit
@@ -69,6 +75,10 @@ _ALWAYS = frozenset(
 )
 """Named one by one: what is promised elsewhere tomorrow is not held here by itself."""
 _UNEXPLAINED = "refusals by the kernel are not explained: nobody looks at single calls in a container"
+_LOOPBACK_ONLY = (
+    "in a container the network is reached by name, or by proxy variables: it cannot be given routes, so that an "
+    "address of another machine leads nowhere"
+)
 
 _known: dict[tuple[str, str], ImagePrograms] = {}
 """The programs of images, by daemon and image."""
@@ -87,8 +97,12 @@ class _Source:
 class DockerEngine:
     name = "docker"
 
-    def __init__(self, settings: DockerSettings) -> None:
+    def __init__(self, settings: DockerSettings, network: NetworkProvider | None = None) -> None:
+        """Args:
+        network: who serves boxes that have one.
+        """
         self._settings = settings
+        self._network = network
         self._first = asyncio.Lock()
         self._about: About | None = None
         """What the daemon said of itself; asked again when a box could not be made."""
@@ -116,6 +130,8 @@ class DockerEngine:
                 hint="use the native engine, or a daemon on a kernel with memory and pids control groups",
             )
         _check_grant(grant)
+        if grant.network is not None:
+            self._check_network(runtime)
         source = _Source(daemon, about, runtime, await daemon.image(self._settings.image))
         programs = _known.get((self._settings.url, source.image.id))
         if programs is None:
@@ -124,15 +140,33 @@ class DockerEngine:
         box, _ = await self._open(source, grant, programs)
         return box
 
+    def _check_network(self, runtime: Runtime) -> None:
+        """
+        Raises:
+            InitializationFailed: a box of this runtime cannot have one, or nobody would serve it.
+        """
+        if self._network is None:
+            raise no_provider()
+        if runtime.has_own_kernel:
+            raise InitializationFailed(
+                f"a container with {runtime.kernel} has no network yet: no socket passes out of it",
+                hint="use the runtime runc, the native wall gvisor, which has a network, or grant none",
+            )
+
+    async def _trust(self, grant: Grant) -> Trust | None:
+        if grant.network is None or self._network is None or not grant.network.inspects:
+            return None
+        return await aside(partial(make_trust, await self._network.authority()))
+
     async def _meet(self, daemon: Daemon) -> About:
         """What kind of daemon it is; the first time, what dead managers left there is removed."""
         async with self._first:
-            if self._about is None:
-                self._about = await daemon.about()
+            if (about := self._about) is None:
+                about = self._about = await daemon.about()
                 for container, manager in await daemon.labelled(MANAGER_LABEL):
                     if is_orphan(manager):
                         await daemon.remove(container)
-        return self._about
+        return about  # not the attribute: another box that could not be made meanwhile has it asked anew
 
     async def _open_first(self, source: _Source, grant: Grant) -> HelperBox:
         """A box of an image that nobody knows yet: it is asked what is in it, before it is handed out."""
@@ -195,17 +229,19 @@ class DockerEngine:
 
     async def _open(
         self, source: _Source, grant: Grant, programs: ImagePrograms
-    ) -> tuple[HelperBox, Callable[[ImagePrograms], Setting]]:
+    ) -> tuple[HelperBox, Callable[[ImagePrograms], BoxSetting]]:
         """A box, and how its setting follows from the programs of its image."""
-        stage.check_helper()
+        helper.path()  # missing, it is said before anything is made
         for path in (*grant.writable_roots, *grant.readable):
             check_place(os.fspath(path))
         is_rootless = source.about.is_rootless
-        replacing = None if is_rootless else stand_in(tuple(map(os.fspath, grant.writable_roots)))
+        replacing = None if is_rootless else stand_in(tuple(map(os.fspath, grant.roots)))
         who = rootless_identity(self._settings.url) if is_rootless else identity_of(replacing)
-        prepared = build_container_view(
-            grant, home=HOME, uid=who.inside.uid, gid=who.inside.gid, own_kernel=source.runtime.has_own_kernel
-        )
+        ids = {"uid": who.inside.uid, "gid": who.inside.gid}
+        own_kernel = source.runtime.has_own_kernel
+        trust = await self._trust(grant)
+        build = partial(build_container_view, grant, home=HOME, own_kernel=own_kernel, trust=trust, **ids)
+        prepared = await aside(build, undo=give_up)
         try:
             order = Order(
                 url=self._settings.url,
@@ -229,11 +265,14 @@ class DockerEngine:
         audit = SandboxAudit(source.runtime.wall, ("docker", "run", *hard, source.image.id))
         setting = partial(_setting, grant, prepared, source.image)
         box = HelperBox(made.around, grant, holder, wall, audit, setting(programs))
+        box.held = prepared.view.held
         try:
             async with asyncio.timeout(_READY_SECONDS):
                 await box.wait_ready()
                 if source.runtime.has_own_kernel:
                     await check_kernel(box, source.runtime)
+                if grant.network is not None and self._network is not None:
+                    box.join_network(await attach(self._network, grant.network, box.keeper_inside()))
         except (Internal, TimeoutError) as fault:
             await box.close()
             why = fault.message if isinstance(fault, Internal) else f"it was not ready after {_READY_SECONDS:g} s"
@@ -253,8 +292,12 @@ class DockerEngine:
             yield "the names of the host's control groups can be seen in /proc: this engine does not hide them"
         if source.runtime.kernel is Kernel.MACHINE:
             yield "what is mounted in the virtual machine is the daemon's word: the host's kernel cannot be asked"
-        if grant.explain is not Explain.OFF:
+        if grant.trace is not Trace.OFF:
             yield _UNEXPLAINED
+        if shares_files(grant):
+            yield WRITTEN_THROUGH
+        if grant.network is not None:
+            yield _LOOPBACK_ONLY
         if source.about.is_rootless:
             yield "a rootless daemon: to the machine, the box is the user who runs this, and nothing is root"
         if not has_groups:
@@ -269,9 +312,10 @@ def _check_grant(grant: Grant) -> None:
     Raises:
         InitializationFailed: says what.
     """
-    if grant.strict:
+    if grant.mediate_opens:
         raise InitializationFailed(
-            "the grant is strict, and nobody looks at single calls in a container", hint="use the native engine"
+            "mediate_opens is not available in a container: nobody looks at single calls there",
+            hint="use the native engine",
         )
     if grant.shadow is not None and not grant.shadow.is_copy:
         raise InitializationFailed(
@@ -292,7 +336,7 @@ def guarantees_of(about: About, runtime: Runtime) -> frozenset[Guarantee]:
     return frozenset(given)
 
 
-def _setting(grant: Grant, prepared: Prepared, image: Image, programs: ImagePrograms) -> Setting:
+def _setting(grant: Grant, prepared: Prepared, image: Image, programs: ImagePrograms) -> BoxSetting:
     env = {
         **dict(prepared.env),
         "PATH": image.path,
@@ -302,9 +346,10 @@ def _setting(grant: Grant, prepared: Prepared, image: Image, programs: ImageProg
         "SHELL": programs.shell,
         "TMPDIR": "/tmp",
         "LANG": "C.UTF-8",
+        **({} if grant.network is None else network_variables(grant.network, BUNDLE)),
         **dict(grant.env),
     }
-    return Setting(
+    return BoxSetting(
         cwd=os.fspath(grant.workspace),
         env=tuple(f"{name}={value}" for name, value in env.items()),
         programs=programs,

@@ -59,7 +59,7 @@ done
 
 
 @dataclass(frozen=True, slots=True)
-class Program:
+class ImageProgram:
     """One that the image's own shell finds."""
 
     path: str
@@ -84,7 +84,7 @@ class ImageFacts:
     """What the image says about its user; empty means root."""
     uid: int | None
     """What that turned out to be; None if no shell was there to tell."""
-    programs: Mapping[str, Program]
+    programs: Mapping[str, ImageProgram]
     helper_fault: str
     """Why our helper does not run in it; empty if it does."""
 
@@ -191,7 +191,7 @@ class _Ended:
 
 async def _try_helper(docker: "Docker", image: str) -> str:
     if not os.access(_HELPER, os.X_OK):
-        return "no native helper was built with this installation, and only that one runs in containers"
+        return "this installation has no native helper; install Ringfence again"
     done = await _run(docker, image, (f"/{_HELPER_AT}", "version"), files=(_HELPER,))
     if done.fault:
         return done.fault
@@ -202,21 +202,21 @@ async def _try_helper(docker: "Docker", image: str) -> str:
     return ""
 
 
-async def _ask_shell(docker: "Docker", image: str) -> tuple[int | None, dict[str, Program]]:
+async def _ask_shell(docker: "Docker", image: str) -> tuple[int | None, dict[str, ImageProgram]]:
     done = await _run(docker, image, ("/bin/sh", "-c", _QUESTIONS))
     return (None, {}) if done.fault else read_answers(done.output)
 
 
-def read_answers(output: str) -> tuple[int | None, dict[str, Program]]:
+def read_answers(output: str) -> tuple[int | None, dict[str, ImageProgram]]:
     """The uid and the programs from what the shell said; lines that make no sense are left out."""
     uid: int | None = None
-    programs: dict[str, Program] = {}
+    programs: dict[str, ImageProgram] = {}
     for line in output.splitlines():
         match line.split(" ", 3):
             case ["uid", number] if number.isdecimal():
                 uid = int(number)
             case ["program", name, path, *version] if name in PROGRAMS:
-                programs[name] = Program(path, "".join(version)[:_VERSION_MAX])
+                programs[name] = ImageProgram(path, "".join(version)[:_VERSION_MAX])
     return uid, programs
 
 

@@ -23,15 +23,15 @@ from ringfence.engines.boxes.box import HelperBox
 from ringfence.engines.boxes.waiting import wait_through_cancel
 from ringfence.engines.docker import stage, verify
 from ringfence.engines.docker.connecting import accept, peer
-from ringfence.engines.docker.container import Plan, container_config
+from ringfence.engines.docker.container import ContainerPlan, container_config
 from ringfence.engines.docker.daemon import About, Daemon, Image
-from ringfence.engines.docker.ferry import Ferry, board
+from ringfence.engines.docker.host import DockerHost
 from ringfence.engines.docker.identity import Identity
 from ringfence.engines.docker.janitor import BOX_LABEL, MANAGER_LABEL, own_name
 from ringfence.engines.docker.mounts import HELPER, Mount, check_fields, plan
+from ringfence.engines.docker.relay import Relay, attach
 from ringfence.engines.docker.runtimes import Kernel, Runtime
 from ringfence.engines.docker.stage import Stage
-from ringfence.engines.docker.surroundings import DockerSurroundings
 from ringfence.errors import InitializationFailed
 from ringfence.limits import rlimits
 from ringfence.values.grant import Grant
@@ -66,7 +66,7 @@ class Order:
 class Made:
     """A container that runs, with a way to its first process."""
 
-    around: DockerSurroundings
+    around: DockerHost
     host_pid: int
     """Its first process, or what runs its kernel."""
     has_groups: bool
@@ -132,7 +132,7 @@ async def _build(daemon: Daemon, order: Order, undo: AsyncExitStack) -> Made:
     mounts = plan(view, staged.sources)
     if order.runtime.kernel is Kernel.GVISOR and len(mounts) > _GVISOR_MOUNTS:
         raise InitializationFailed(
-            f"what is hidden and protected here takes {len(mounts)} mounts, and gVisor bears {_GVISOR_MOUNTS}",
+            f"what is hidden and protected takes {len(mounts)} mounts, and gVisor supports at most {_GVISOR_MOUNTS}",
             hint="give a smaller part of it as the workspace, or use a wall on the host's kernel",
         )
     if order.about.is_podman:
@@ -145,20 +145,20 @@ async def _build(daemon: Daemon, order: Order, undo: AsyncExitStack) -> Made:
     undo.push_async_callback(daemon.remove, name)
     container = await _to_the_end(daemon.create(config, name))
     if is_carried:
-        ferry, host_pid, first_process = await _board(daemon, order, container, undo)
-        control = ferry.control
+        relay, host_pid, first_process = await _attach(daemon, order, container, undo)
+        control = relay.control
         if order.runtime.kernel is Kernel.GVISOR:
             verify.prove_gvisor(host_pid, container, wanted)
         configure = (*rlimits.words(order.grant.limits), "reaper")
     else:
-        ferry = None
+        relay = None
         control, host_pid, first_process = await _connect(daemon, order, container, staged, undo)
         memory = tuple(config["HostConfig"]["Tmpfs"])
         _prove(order, host_pid, wanted, memory)
         configure = (*rlimits.words(order.grant.limits, counts_processes=own_users), *confinement.configure)
     staged.close_door()
     staged.entrust(first_process)
-    around = DockerSurroundings(
+    around = DockerHost(
         url=order.url,
         container=container,
         stage=staged,
@@ -167,7 +167,7 @@ async def _build(daemon: Daemon, order: Order, undo: AsyncExitStack) -> Made:
         configure=("umask", str(0o022), *configure),
         seccomp=confinement.seccomp,
         owner=None if order.stand_in is None else (order.stand_in.uid, order.stand_in.gid),
-        ferry=ferry,
+        relay=relay,
     )
     return Made(around, host_pid, verify.belongs_to(_groups(host_pid), container))
 
@@ -178,10 +178,10 @@ def _prove(order: Order, pid: int, wanted: Mapping[str, tuple[str, str, bool]], 
     verify.prove(pid, wanted, memory, who.outside.uid, who.outside.gid, _namespaces(order), own_users)
 
 
-def _plan(order: Order, mounts: tuple[Mount, ...], profile: str, box_id: str) -> Plan:
+def _plan(order: Order, mounts: tuple[Mount, ...], profile: str, box_id: str) -> ContainerPlan:
     is_gvisor = order.runtime.kernel is Kernel.GVISOR
     who = order.identity
-    return Plan(
+    return ContainerPlan(
         image=order.image,
         uid=who.named.uid,
         gid=who.named.gid,
@@ -196,6 +196,7 @@ def _plan(order: Order, mounts: tuple[Mount, ...], profile: str, box_id: str) ->
         own_processes=1 + (_GVISOR_PROCESSES if is_gvisor else 0),  # our first process counts too
         labels=((MANAGER_LABEL, own_name()), (BOX_LABEL, box_id)),
         for_podman=order.about.is_podman,
+        has_network=order.grant.network is not None,
     )
 
 
@@ -220,13 +221,13 @@ async def _connect(
     return control, first_pid, first_process
 
 
-async def _board(daemon: Daemon, order: Order, container: str, undo: AsyncExitStack) -> tuple[Ferry, int, int]:
-    async def attached() -> Ferry:
-        ferry = await board(order.url, container)
-        undo.push_async_callback(ferry.sink)
-        return ferry
+async def _attach(daemon: Daemon, order: Order, container: str, undo: AsyncExitStack) -> tuple[Relay, int, int]:
+    async def attached() -> Relay:
+        relay = await attach(order.url, container)
+        undo.push_async_callback(relay.abort)
+        return relay
 
-    ferry = await _to_the_end(attached())
+    relay = await _to_the_end(attached())
     await daemon.start(container)
     host_pid = await daemon.first_pid(container)
     try:
@@ -241,7 +242,7 @@ async def _board(daemon: Daemon, order: Order, container: str, undo: AsyncExitSt
             "what runs the container is in no control group of it, so that nothing holds its memory",
             hint="register the runtime without --ignore-cgroups; or has it just ended? See the daemon's own log",
         )
-    return ferry, host_pid, first_process
+    return relay, host_pid, first_process
 
 
 def _groups(pid: int) -> str:

@@ -24,6 +24,7 @@ from typing import Any
 
 from ringfence.confinement.base import Cover, How, View
 from ringfence.errors import InitializationFailed
+from ringfence.values.paths import is_inside
 
 OURS = "/run/ringfence"
 """Where our own things lie in a container."""
@@ -110,7 +111,7 @@ def check_place(path: str) -> None:
         InitializationFailed: says which.
     """
     _check_text(path)
-    if path in _SYSTEM or any(path.startswith(f"{top}/") for top in _KERNEL):
+    if path in _SYSTEM or any(is_inside(path, top) for top in _KERNEL):
         raise InitializationFailed(
             f"{path} cannot be shown in a container, whose own it would cover",
             hint="grant a directory of its own, or use the native engine",
@@ -200,5 +201,5 @@ def _check_text(path: str) -> None:
         path.encode("utf-8")
     except UnicodeEncodeError as fault:
         raise InitializationFailed(
-            f"{path!r} is no text, and Docker takes only text for paths", hint="rename it, or use the native engine"
+            f"{path!r} is not text, and Docker takes only text for paths", hint="rename it, or use the native engine"
         ) from fault

@@ -2,7 +2,7 @@
 
 A daemon can have several: programs that make a container of what it orders. Most use the host's kernel, and differ in
 nothing that we see. Some give each container a kernel of its own: gVisor, or a virtual machine. Neither a socket of the
-host nor a descriptor passes into those, so everything is carried over the container's stdin and stdout (`ferry`), and
+host nor a descriptor passes into those, so everything is carried over the container's stdin and stdout (`relay`), and
 the host's kernel can be asked about them only in part (`verify`).
 
 They are known by what they are called or what they run. One that is not known fails when its first process cannot

@@ -22,10 +22,11 @@ from dataclasses import replace
 
 from ringfence.confinement.base import Prepared, StandIn, View
 from ringfence.engines.boxes import helper
-from ringfence.engines.boxes.protocol import Kind, pack_header
+from ringfence.engines.boxes.protocol import MessageKind, pack_header
 from ringfence.engines.boxes.waiting import wait_child, wait_readable, wait_through_cancel
 from ringfence.engines.docker.mounts import Sources, closed_parents
 from ringfence.errors import InitializationFailed
+from ringfence.values.paths import is_inside
 
 _BUILD_SECONDS = 10.0
 _HINTS = {
@@ -34,7 +35,7 @@ _HINTS = {
 
 
 class Stage:
-    """Made by `build`; gone after `let_go` and `wait_gone`, or `take_down`, which is both."""
+    """Made by `build`; gone after `release` and `wait_closed`, or `take_down`, which is both."""
 
     def __init__(
         self,
@@ -57,7 +58,7 @@ class Stage:
             InitializationFailed: there is no guardian any more.
         """
         try:
-            socket.send_fds(self._lifeline, [pack_header(Kind.ENTRUST)], [first_process])
+            socket.send_fds(self._lifeline, [pack_header(MessageKind.ENTRUST)], [first_process])
         except OSError as fault:
             raise InitializationFailed("the guardian of the box was killed", hint="by whom? Try again") from fault
 
@@ -68,31 +69,19 @@ class Stage:
             with suppress(OSError):
                 os.unlink(self.sources.control)
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         self.close_door()
         self._lifeline.close()
 
-    async def wait_gone(self) -> None:
+    async def wait_closed(self) -> None:
         """Wait until the guardian has taken everything away."""
         await wait_child(self._guardian)
 
     async def take_down(self) -> None:
         """Also if we are cancelled meanwhile: nobody else would wait for the guardian."""
-        self.let_go()
-        if await wait_through_cancel(asyncio.ensure_future(self.wait_gone())):
+        self.release()
+        if await wait_through_cancel(asyncio.ensure_future(self.wait_closed())):
             raise asyncio.CancelledError
-
-
-def check_helper() -> None:
-    """
-    Raises:
-        InitializationFailed: our helper is the one in Python, which an image may have nothing to run with.
-    """
-    if helper.is_python():
-        raise InitializationFailed(
-            "the Docker engine needs our helper in C, which was not built here, or is not wanted (RINGFENCE_HELPER)",
-            hint="install Ringfence where a C compiler is at hand: pip install --force-reinstall ringfence",
-        )
 
 
 async def build(
@@ -221,7 +210,7 @@ def _sources(
         control=control,
         hidden_file=made.dead_socket("hidden"),
         hidden_directory=made.dir("hidden.d", 0),
-        texts=tuple((name, made.file(name, text)) for name, text in view.texts),
+        texts=tuple((name, made.file(name.replace("/", "-"), text)) for name, text in view.texts),
         homes=homes,
         roots=roots,
         profile=made.file("seccomp.json", profile),
@@ -233,7 +222,7 @@ def _open_home(made: _Made, name: str, home: str, view: View) -> str:
     not make them."""
     top = made.dir(name, 0o755)
     for path in (*view.readable, *view.writable):
-        if path.startswith(f"{home}/"):
+        if is_inside(path, home):
             *above, last = path.removeprefix(f"{home}/").split("/")
             for index in range(len(above)):
                 made.dir(f"{name}/{'/'.join(above[: index + 1])}", 0o755)

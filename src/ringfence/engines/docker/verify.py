@@ -17,6 +17,7 @@ from pathlib import Path
 from ringfence.engines.docker.identity import parse_map
 from ringfence.engines.docker.mounts import PINS, Mount
 from ringfence.errors import InitializationFailed
+from ringfence.values.paths import is_below, is_inside
 
 _NETWORK_FILES = ("/etc/hostname", "/etc/hosts", "/etc/resolv.conf")
 """The daemon puts its own over these; they belong to root inside."""
@@ -29,7 +30,7 @@ _ESCAPE = re.compile(rb"\\([0-7]{3})")
 
 
 @dataclass(frozen=True, slots=True)
-class Mounted:
+class MountSeen:
     """One line of a mount table."""
 
     device: str
@@ -40,26 +41,26 @@ class Mounted:
     kind: str
 
 
-def parse_mountinfo(text: str) -> tuple[Mounted, ...]:
+def parse_mountinfo(text: str) -> tuple[MountSeen, ...]:
     """The mounts of a table, lower ones first."""
     found = []
     for line in text.splitlines():
         fields, _, rest = line.partition(" - ")
         words = fields.split(" ")
         found.append(
-            Mounted(
+            MountSeen(
                 words[2], _unescape(words[3]), _unescape(words[4]), "rw" in words[5].split(","), rest.split(" ", 1)[0]
             )
         )
     return tuple(found)
 
 
-def locate(path: str, table: Iterable[Mounted]) -> tuple[str, str]:
+def locate(path: str, table: Iterable[MountSeen]) -> tuple[str, str]:
     """(device, place in its file system) of a path, by a mount table in which it can be reached."""
-    best: Mounted | None = None
+    best: MountSeen | None = None
     for mounted in table:
         top = mounted.point.rstrip("/")
-        if (path == top or path.startswith(f"{top}/")) and (best is None or len(mounted.point) >= len(best.point)):
+        if is_below(path, top) and (best is None or len(mounted.point) >= len(best.point)):
             best = mounted
     if best is None:
         return "", ""
@@ -145,7 +146,9 @@ def _look(pid: int, file: str, whom: str) -> str:
         raise InitializationFailed(f"{whom} cannot be looked at ({fault.strerror})", hint=_SAME_MACHINE) from fault
 
 
-def check_mounts(table: Iterable[Mounted], wanted: Mapping[str, tuple[str, str, bool]], memory: Iterable[str]) -> None:
+def check_mounts(
+    table: Iterable[MountSeen], wanted: Mapping[str, tuple[str, str, bool]], memory: Iterable[str]
+) -> None:
     """Compare what is mounted with what was meant.
 
     Raises:
@@ -167,7 +170,7 @@ def check_mounts(table: Iterable[Mounted], wanted: Mapping[str, tuple[str, str, 
     _check_unasked(top, wanted, memory)
 
 
-def _check_places(top: Mapping[str, Mounted], wanted: Mapping[str, tuple[str, str, bool]]) -> None:
+def _check_places(top: Mapping[str, MountSeen], wanted: Mapping[str, tuple[str, str, bool]]) -> None:
     """Whether each shows what was meant, and not what has taken its name since."""
     for target, (device, place, _) in wanted.items():
         found = top.get(target)
@@ -177,12 +180,12 @@ def _check_places(top: Mapping[str, Mounted], wanted: Mapping[str, tuple[str, st
 
 
 def _check_unasked(
-    top: Mapping[str, Mounted], wanted: Mapping[str, tuple[str, str, bool]], memory: Iterable[str]
+    top: Mapping[str, MountSeen], wanted: Mapping[str, tuple[str, str, bool]], memory: Iterable[str]
 ) -> None:
     fine = (*_KERNEL, *(target for target, (*_, writable) in wanted.items() if writable))
     known = {"/", *wanted, *memory, *_NETWORK_FILES}
     for point in top:
-        if point not in known and not any(point == each or point.startswith(f"{each}/") for each in fine):
+        if point not in known and not any(is_below(point, each) for each in fine):
             raise _differs(f"{point} is mounted, which nobody asked for")
 
 
@@ -243,7 +246,7 @@ def check_routes(pid: int) -> None:
 
 
 def check_unwritable(
-    table: Iterable[Mounted], wanted: Mapping[str, tuple[str, str, bool]], memory: Iterable[str]
+    table: Iterable[MountSeen], wanted: Mapping[str, tuple[str, str, bool]], memory: Iterable[str]
 ) -> None:
     """Nothing may be writable but what was granted, what is in memory, and what the kernel shows.
 
@@ -252,7 +255,7 @@ def check_unwritable(
     """
     fine = {*(target for target, (*_, writable) in wanted.items() if writable), *memory} - {PINS}
     for point, mounted in {each.point: each for each in table}.items():
-        is_fine = point in fine or any(point == top or point.startswith(f"{top}/") for top in _KERNEL)
+        is_fine = point in fine or any(is_below(point, top) for top in _KERNEL)
         if mounted.writable and not is_fine and not _is_below_writable(point, wanted):
             raise _differs(f"{point} is writable")
 
@@ -260,7 +263,7 @@ def check_unwritable(
 def _is_below_writable(point: str, wanted: Mapping[str, tuple[str, str, bool]]) -> bool:
     """Whether it came along with what was granted for writing: what is wanted itself has been looked at already."""
     return point not in wanted and any(
-        writable and point.startswith(f"{target}/") for target, (*_, writable) in wanted.items()
+        writable and is_inside(point, target) for target, (*_, writable) in wanted.items()
     )
 
 

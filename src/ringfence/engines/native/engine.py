@@ -2,78 +2,123 @@
 
 import asyncio
 import os
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import replace
+from functools import partial
 
-from ringfence.confinement.base import Confiner, Prepared
-from ringfence.confinement.choose import build_view, choose, notification_filter, why_not_before
+from ringfence.confinement.base import BUNDLE, Confiner, Prepared, StandIn, Trust
+from ringfence.confinement.choose import (
+    WRITTEN_THROUGH,
+    build_view,
+    choose,
+    give_up,
+    makes_names,
+    notification_filter,
+    shares_files,
+    why_not_before,
+)
+from ringfence.engines.aside import aside
+from ringfence.engines.base import NetworkProvider
+from ringfence.engines.boxes import helper
 from ringfence.engines.boxes.box import HelperBox
-from ringfence.engines.boxes.helper import is_python
 from ringfence.engines.boxes.identity import INSIDE, stand_in
 from ringfence.engines.boxes.programs import HostPrograms, find_python
-from ringfence.engines.boxes.standby import Setting
-from ringfence.engines.native.starting import Started, helper, start
-from ringfence.engines.native.surroundings import NativeSurroundings
-from ringfence.errors import InitializationFailed, Internal
-from ringfence.limits.base import Holder
+from ringfence.engines.boxes.standby import BoxSetting
+from ringfence.engines.descriptors import no_box
+from ringfence.engines.native.host import NativeHost
+from ringfence.engines.native.shims import resolve_program, resolve_shims
+from ringfence.engines.native.starting import Started, start
+from ringfence.engines.networking.attaching import BoxNetwork, attach, no_provider
+from ringfence.engines.networking.trusting import make_trust
+from ringfence.engines.networking.variables import network_variables
+from ringfence.errors import InitializationFailed, Internal, RingfenceError
+from ringfence.limits.base import ResourceController
 from ringfence.limits.choose import choose as choose_holder
-from ringfence.values.grant import Explain, Grant
+from ringfence.values.grant import Grant, Trace
 from ringfence.values.guarantee import Guarantee, Wall
 from ringfence.values.outcome import SandboxAudit
+from ringfence.values.paths import is_below
 
 _SHELLS = ("/bin/bash", "/usr/bin/bash", "/bin/sh")
 _READY_SECONDS = 20.0
 _BY_LIMITS = frozenset({Guarantee.MEMORY_BOUNDED, Guarantee.PROCESSES_BOUNDED})
 """Every holder gives these: the kernel by a control group, or we by looking."""
+_VANISHED = "something in what is granted vanished while the box was being made; try again"
 _HINTS = {
     "cannot map the owner": "its file system cannot map owners; run as an ordinary user, or use ext4, xfs or btrfs",
-    "No such file or directory": "something in the workspace vanished while the box was being made; try again",
+    "control socket": "PID 1 needs more than 64 open files; raise `ulimit -n`",
+    "No such file or directory": _VANISHED,
+    "ringfence-box: network": "no network namespace can be made or filled here; `ringfence doctor` says what works",
+    "Read-only file system": _VANISHED,  # the directory of something that is hidden is gone, and cannot be made anew
 }
+_TRIES = 3
+"""Directories that others work in, such as /tmp, may be granted: what vanishes once need not vanish again."""
 
 
 class NativeEngine:
     name = "native"
 
     def __init__(
-        self, confiners: tuple[Confiner, ...], environ: Mapping[str, str], home: str, *, only: str | None = None
+        self,
+        confiners: tuple[Confiner, ...],
+        environ: Mapping[str, str],
+        home: str,
+        *,
+        only: str | None = None,
+        network: NetworkProvider | None = None,
     ) -> None:
+        """Args:
+        network: who serves boxes that have one.
+        """
         self._confiners = confiners
         self._environ = environ
         self._home = home
         self._only = only
+        self._network = network
+        self._trusted: tuple[bytes, Trust] | None = None
+        """Whose certificate, and what is made of it."""
 
     async def open(self, grant: Grant) -> HelperBox:
-        helper()
-        if grant.strict:
-            grant = replace(grant, requires=grant.requires | {Guarantee.DENIED_AT_OPEN})
-        confiner = choose(self._confiners, grant.requires - _BY_LIMITS, only=self._only)
-        if grant.strict and is_python():
-            raise InitializationFailed(
-                "the grant is strict, and only our helper in C can open files for a box",
-                hint="build it: install a C compiler and install again; or unset RINGFENCE_HELPER",
-            )
-        if Guarantee.PROTECTED_PATHS not in confiner.probe().guarantees:
-            grant = replace(grant, protected=())  # nobody requires it, and this wall could not cover a placeholder
-        identity = stand_in(tuple(map(os.fspath, grant.writable_roots)))
-        uid, gid = (INSIDE, INSIDE) if identity else (os.getuid(), os.getgid())
-        host_path = self._environ.get("PATH", "")
-        if grant.python is not None:
-            host_path = f"{os.path.dirname(grant.python)}:{host_path}"
-        prepared = build_view(grant, home=self._home, host_path=host_path, uid=uid, gid=gid)
+        for tries_left in reversed(range(_TRIES)):
+            try:
+                return await self._open(grant)
+            except RingfenceError as fault:
+                if fault.hint != _VANISHED or not tries_left:
+                    raise
+            except OSError as fault:
+                raise no_box(fault) from fault
+        raise AssertionError("the last try returns or raises")
+
+    async def _open(self, grant: Grant) -> HelperBox:
+        helper.path()  # missing, it is said before anything is prepared
+        trust = await self._trust(grant)
+        prepare = partial(self._prepare, grant, trust)
+        confiner, grant, identity, prepared = await aside(prepare, undo=lambda made: give_up(made[-1]))
         try:
             room = grant.limits.processes + confiner.probe().own_processes
             holder = choose_holder(replace(grant.limits, processes=room))
             try:
-                started = start(confiner, prepared, holder, grant.limits, identity, self._notification(grant))
+                notification = notification_filter(grant, prepared.view)
+                has_network = grant.network is not None
+                started = start(
+                    confiner, prepared, holder, grant.limits, identity, notification, has_network=has_network
+                )
             except BaseException:
                 holder.close()
                 raise
-        finally:
-            prepared.close()
-        box = self._box(started, grant, confiner, prepared, holder)
+        except BaseException:
+            give_up(prepared)
+            raise
+        prepared.close()
+        around = NativeHost(started, grant, prepared.view)
+        box = self._box(around, started, grant, confiner, prepared, holder)
         try:
-            async with asyncio.timeout(_READY_SECONDS):
+            await around.prepare()
+            async with asyncio.timeout(_READY_SECONDS), self._attaching(grant, around) as attached:
                 await box.wait_ready()
+                if attached is not None:
+                    box.join_network(await attached)
         except Internal as fault:
             await box.close()
             hint = next((hint for sign, hint in _HINTS.items() if sign in fault.message), "run `ringfence doctor`")
@@ -88,6 +133,55 @@ class NativeEngine:
             raise
         return box
 
+    async def _trust(self, grant: Grant) -> Trust | None:
+        """Whom programs inside trust, where that is not the system's own choice."""
+        if grant.network is None:
+            return None
+        if self._network is None:
+            raise no_provider()
+        if not grant.network.inspects:
+            return None
+        authority = await self._network.authority()
+        if self._trusted is None or self._trusted[0] != authority:
+            self._trusted = authority, await aside(partial(make_trust, authority))
+        return self._trusted[1]
+
+    @asynccontextmanager
+    async def _attaching(self, grant: Grant, around: NativeHost) -> "AsyncIterator[asyncio.Task[BoxNetwork] | None]":
+        """The box's network is handed over while its wall is still being built: the keeper stands before."""
+        if grant.network is None or self._network is None or around.keeper is None:
+            yield None
+            return
+        task = asyncio.get_running_loop().create_task(attach(self._network, grant.network, around.keeper))
+        try:
+            yield task
+        except BaseException:
+            task.cancel()
+            await asyncio.wait((task,))
+            if not task.cancelled() and task.exception() is None:
+                await task.result().close()
+            raise
+
+    def _prepare(self, grant: Grant, trust: Trust | None) -> tuple[Confiner, Grant, StandIn | None, Prepared]:
+        """The wall, the grant as that wall takes it, who the box is, and what it sees. The first time every wall that
+        might do is tried, and a workspace may be large: this takes its time."""
+        if grant.mediate_opens:
+            grant = replace(grant, requires=grant.requires | {Guarantee.DENIED_AT_OPEN})
+        confiner = choose(self._confiners, grant.requires - _BY_LIMITS, only=self._only)
+        if Guarantee.PROTECTED_PATHS not in confiner.probe().guarantees:
+            grant = replace(grant, protected=())  # nobody requires it, and this wall could not cover a placeholder
+        identity = stand_in(tuple(map(os.fspath, grant.roots)))
+        uid, gid = (INSIDE, INSIDE) if identity else (os.getuid(), os.getgid())
+        places = {"home": self._home, "workspace": os.fspath(grant.workspace)}
+        host_path = resolve_shims(self._environ.get("PATH", ""), self._environ, **places)
+        if grant.python is not None:
+            grant = replace(grant, python=resolve_program(grant.python, self._environ, **places))
+            assert grant.python is not None
+            host_path = f"{os.path.dirname(grant.python)}:{host_path}"
+        names = makes_names(grant, confiner)
+        prepared = build_view(grant, home=self._home, host_path=host_path, uid=uid, gid=gid, names=names, trust=trust)
+        return confiner, grant, identity, prepared
+
     def _why(self, confiner: Confiner, grant: Grant) -> tuple[str, ...]:
         """Why it is not the one that is taken otherwise."""
         if self._only is not None:
@@ -95,23 +189,28 @@ class NativeEngine:
         against = why_not_before(self._confiners, confiner, grant.requires - _BY_LIMITS)
         return (f"{confiner.name} was chosen: {'; '.join(against)}",) if against else ()
 
-    def _notification(self, grant: Grant) -> bytes:
-        """The filter that has refusals explained; only our helper in C can look."""
-        return b"" if is_python() else notification_filter(grant)
-
-    def _box(self, started: Started, grant: Grant, confiner: Confiner, prepared: Prepared, holder: Holder) -> HelperBox:
+    def _box(
+        self,
+        around: NativeHost,
+        started: Started,
+        grant: Grant,
+        confiner: Confiner,
+        prepared: Prepared,
+        holder: ResourceController,
+    ) -> HelperBox:
         probe = confiner.probe()
         guarantees = probe.guarantees | _BY_LIMITS
-        if not grant.strict:
+        if not grant.mediate_opens:
             guarantees -= {Guarantee.DENIED_AT_OPEN}
+        if grant.network is not None:
+            guarantees -= {Guarantee.NETWORK_OFF}
         if grant.read_outside:
             guarantees -= {Guarantee.HOST_FILES_HIDDEN, Guarantee.HOST_NAMES_HIDDEN}
         notes = (*probe.notes, *prepared.notes, *self._why(confiner, grant))
-        if started.notify < 0 and grant.explain is not Explain.OFF:
-            why = (
-                "our helper in C is needed for that" if started.launch.explained else "nobody outside sees single calls"
-            )
-            notes = (*notes, f"refusals by the kernel are not explained: {why}")
+        if started.notify < 0 and grant.trace is not Trace.OFF:
+            notes = (*notes, "refusals by the kernel are not explained: nobody outside sees single calls")
+        if started.notify < 0 and shares_files(grant):
+            notes = (*notes, WRITTEN_THROUGH)
         wall = Wall(confiner.name, guarantees, (holder.name,), notes)
         shell = next(shell for shell in _SHELLS if os.path.exists(shell))
         env = {
@@ -123,9 +222,12 @@ class NativeEngine:
             "TMPDIR": "/tmp",
             "LANG": "C.UTF-8",
         }
+        if grant.network is not None:
+            bundle = BUNDLE if prepared.view.files else ""
+            env |= network_variables(grant.network, bundle)
         audit = SandboxAudit(confiner.name, _redacted(started, grant, self._home))
         env |= dict(grant.env)
-        setting = Setting(
+        setting = BoxSetting(
             cwd=os.fspath(grant.workspace),
             env=tuple(f"{name}={value}" for name, value in env.items()),
             programs=HostPrograms(env["PATH"]),
@@ -133,8 +235,10 @@ class NativeEngine:
             python=grant.python or find_python(env["PATH"]),
             preload=grant.preload,
         )
-        around = NativeSurroundings(started, grant, prepared.view)
-        return HelperBox(around, grant, holder, wall, audit, setting)
+        box = HelperBox(around, grant, holder, wall, audit, setting)
+        if Guarantee.PROTECTED_PATHS in guarantees:
+            box.held = prepared.view.held
+        return box
 
 
 def _redacted(started: Started, grant: Grant, home: str) -> tuple[str, ...]:
@@ -146,7 +250,7 @@ def _redacted(started: Started, grant: Grant, home: str) -> tuple[str, ...]:
 
     def shown(word: str) -> str:
         for path, name in ordered:
-            if word == path or word.startswith(path.rstrip("/") + "/"):
+            if is_below(word, path):
                 return name + word[len(path.rstrip("/")) :]
         return word
 

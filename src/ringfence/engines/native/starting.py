@@ -8,10 +8,11 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 
 from ringfence.confinement.base import Confiner, Descriptors, Launch, Prepared, StandIn
-from ringfence.engines.boxes import helper as helpers
+from ringfence.engines.boxes import helper
+from ringfence.engines.descriptors import out_of_descriptors
 from ringfence.errors import InitializationFailed
 from ringfence.limits import rlimits
-from ringfence.limits.base import Holder
+from ringfence.limits.base import ResourceController
 from ringfence.values.limits import Limits
 
 
@@ -33,11 +34,15 @@ class Started:
     """The filter that stops calls to be looked at; -1 if there is none."""
     owner: tuple[int, int] | None
     """Run by root: the ids that a command runs with."""
+    keeper: socket.socket | None = None
+    """The way to the keeper of the box's network, if it has one."""
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         """Close our ends: PID 1 sees its control socket close and exits, the launcher cleans up."""
         self.control.close()
         self.lifeline.close()
+        if self.keeper is not None:
+            self.keeper.close()
         for descriptor in (self.complaints, self.seccomp, self.notify):
             if descriptor >= 0:
                 with suppress(OSError):
@@ -45,22 +50,15 @@ class Started:
         self.complaints = self.seccomp = self.notify = -1
 
 
-def helper() -> str:
-    """Where our helper lies.
-
-    Raises:
-        InitializationFailed, InvalidConfig: one is asked for that there is not.
-    """
-    return helpers.path()
-
-
 def start(
     confiner: Confiner,
     prepared: Prepared,
-    holder: Holder,
+    holder: ResourceController,
     limits: Limits,
     stand_in: StandIn | None,
     notification: bytes = b"",
+    *,
+    has_network: bool = False,
 ) -> Started:
     """Start the launcher. It reports through the control socket when the box is ready; until then nothing runs in it.
 
@@ -73,31 +71,41 @@ def start(
         undo.callback(theirs.close)
         ours.setblocking(False)
         ours.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
+        keep = undo.enter_context(ExitStack())
         lifeline, lifeline_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        keep.callback(lifeline.close)
         undo.callback(lifeline_end.close)
         lifeline.setblocking(False)
         complaints, complaints_end = os.pipe()
-        undo.callback(os.close, complaints_end)
-        keep = ExitStack()
-        keep.callback(lifeline.close)
         keep.callback(os.close, complaints)
-        undo.push(keep)
-        chosen = helpers.choose(prepared.view, dict(prepared.env).get("PATH", ""))
-        program = chosen.open()
+        undo.callback(os.close, complaints_end)
+        executable = helper.path()
+        program = os.open(executable, os.O_RDONLY | os.O_CLOEXEC)
         undo.callback(os.close, program)
         options, seccomp, plan = (memory_file(undo, name) for name in ("options", "seccomp", "plan"))
         memory = memory_file(undo, "shadow") if any(each.memory_bytes for each in prepared.view.layered) else -1
-        descriptors = Descriptors(options, seccomp, program, theirs.fileno(), memory, chosen.interpreter)
+        keeper, keeper_end = _keeper_pair(undo, keep) if has_network else (None, -1)
+        files = tuple(memory_file(undo, "file") for _ in prepared.view.files)
+        for descriptor, (_, content) in zip(files, prepared.view.files, strict=True):
+            _fill(descriptor, content)
+        descriptors = Descriptors(options, seccomp, program, theirs.fileno(), memory, keeper_end, files)
         launch = confiner.wrap(prepared.view, descriptors, stand_in)
         _fill(options, os.fsencode(launch.description) or _words(launch.options))
         _fill(seccomp, launch.seccomp)
         _fill(plan, _words(_plan(launch, prepared, holder, lifeline_end.fileno())))
         passed = [theirs.fileno(), program, options, seccomp, plan, lifeline_end.fileno()]
         passed += [shared.lock for shared in prepared.shared]
-        passed += [memory] if memory >= 0 else []
+        passed += [each for each in (memory, keeper_end, *files) if each >= 0]
+        # All that may fail for want of a descriptor comes before there is a process.
+        kept_filter = _kept(seccomp, keep) if launch.filter_by_helper else -1
+        kept_notification = -1
+        if notification and confiner.probe().supervised:
+            notify = memory_file(undo, "notify")
+            _fill(notify, notification)
+            kept_notification = _kept(notify, keep)
         try:
             launcher = subprocess.Popen(
-                [*chosen.argv(program), "launch", str(plan), str(os.getpid())],
+                [executable, "launch", str(plan), str(os.getpid())],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=complaints_end,
@@ -106,14 +114,10 @@ def start(
                 pass_fds=passed,
             )
         except OSError as fault:
+            if out_of_descriptors(fault):
+                raise
             raise InitializationFailed(f"cannot start our helper: {fault.strerror}") from fault
         keep.pop_all()
-        kept_filter = os.dup(seccomp) if launch.filter_by_helper else -1
-        kept_notification = -1
-        if notification and launch.explained:
-            notify = memory_file(undo, "notify")
-            _fill(notify, notification)
-            kept_notification = os.dup(notify)
         return Started(
             launcher,
             socket.socket(fileno=ours.detach()),
@@ -127,10 +131,27 @@ def start(
             kept_filter,
             kept_notification,
             None if stand_in is None else (stand_in.uid, stand_in.gid),
+            keeper,
         )
 
 
-def _plan(launch: Launch, prepared: Prepared, holder: Holder, lifeline: int) -> Iterable[str]:
+def _keeper_pair(undo: ExitStack, keep: ExitStack) -> tuple[socket.socket, int]:
+    """Our end of the way to the keeper of a network, and the number of the other one."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    keep.callback(ours.close)
+    undo.callback(theirs.close)
+    ours.setblocking(False)
+    return ours, theirs.fileno()
+
+
+def _kept(descriptor: int, keep: ExitStack) -> int:
+    """A copy that stays open when the first one is closed."""
+    copy = os.dup(descriptor)
+    keep.callback(os.close, copy)
+    return copy
+
+
+def _plan(launch: Launch, prepared: Prepared, holder: ResourceController, lifeline: int) -> Iterable[str]:
     """The guardian's duties, then the way into the wall."""
     yield from ("lifeline", str(lifeline))
     for shared in prepared.shared:
@@ -140,6 +161,7 @@ def _plan(launch: Launch, prepared: Prepared, holder: Holder, lifeline: int) -> 
     for group in holder.leftovers:
         yield from ("cgroup", group)
     yield "wall"
+    yield from launch.before
     for file in holder.joins:
         yield from ("join", file)
     yield from launch.plan

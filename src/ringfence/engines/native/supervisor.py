@@ -12,9 +12,10 @@ import socket
 import struct
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, field
 
-from ringfence.engines.boxes.protocol import VERSION, Kind
+from ringfence.engines.boxes.protocol import VERSION, MessageKind
+from ringfence.engines.loops import forget_reader
+from ringfence.engines.native.seen import Seen
 from ringfence.engines.native.starting import memory_file
 from ringfence.values.outcome import Observed
 from ringfence.values.violation import Severity, Violation, ViolationType
@@ -23,54 +24,42 @@ _HEAD = struct.Struct("=IIII")
 _PACKET_MAX = 16 * 1024
 _RING = struct.Struct("=QQQQ")
 _RING_BYTES = 256 * 1024
-_KEPT_MAX = 1000
-"""Names of each kind, and violations, that are kept for one command."""
+_RING_WORDS = 6
+_PENDING_MAX = 256
+"""Questions that the guardian has open at once; native/supervise.c has the same number."""
+_QUESTION_WORDS = 7  # with the empty one behind the last NUL
 
 Judge = Callable[[str, str, str], tuple[int, Violation | None]]
 """(operation, target, second target) to (errno, what to record); errno 0 lets the wall decide."""
 
 
-@dataclass(slots=True)
-class Seen:
-    """What one command did, as far as it was looked at."""
-
-    names: dict[str, dict[str, None]] = field(default_factory=dict)
-    violations: dict[Violation, None] = field(default_factory=dict)
-    is_complete: bool = True
-
-    def note(self, operation: str, *targets: str) -> None:
-        found = self.names.setdefault(operation, {})
-        for target in filter(None, targets):
-            if len(found) < _KEPT_MAX:
-                found[target] = None
-            else:
-                self.is_complete = False
-
-    def refuse(self, violation: Violation) -> None:
-        if len(self.violations) < _KEPT_MAX:
-            self.violations[violation] = None
-        else:
-            self.is_complete = False
-
-    def observed(self, *, reads: bool) -> Observed:
-        changed = (names for operation, names in self.names.items() if operation not in ("read", "exec", "connect"))
-        return Observed(
-            written=tuple(dict.fromkeys(name for names in changed for name in names)),
-            read=tuple(self.names.get("read", ())) if reads else None,
-            executed=tuple(self.names.get("exec", ())),
-            is_complete=self.is_complete,
-        )
-
-
 class Supervisor:
-    """Our end of the lifeline."""
+    """Our end of the lifeline.
 
-    def __init__(self, lifeline: socket.socket, judge: Judge, *, reads: bool) -> None:
+    Args:
+        reads: whether reads are looked at.
+        quiet: whether nothing is recorded but what is refused.
+        roots: directories in which we can see ourselves what came of a call: the box has them from the host.
+    """
+
+    def __init__(
+        self, lifeline: socket.socket, judge: Judge, *, reads: bool, roots: tuple[str, ...] = (), quiet: bool = False
+    ) -> None:
         self._lifeline = lifeline
         self._judge = judge
         self._reads = reads
-        self._seen = Seen()
+        self._quiet = quiet
+        self._roots = tuple(root.rstrip("/") + "/" for root in roots)
+        self._seen: dict[int, Seen] = {}
+        """By the number of the command: what each that runs does."""
+        self._background: set[int] = set()
+        """Those of them that no call waits for: what they touch is looked at after the calls of others."""
+        self._beside = Seen()
+        """What is done by others: those whose call is over, and whoever has spoilt the number that it carries."""
         self._ring: mmap.mmap | None = None
+        self._dropped = 0
+        """What the guardian has said so far that it could not tell; it only counts on, so that nothing said meanwhile
+        is lost."""
         self._loop = asyncio.get_running_loop()
         self._loop.add_reader(lifeline.fileno(), self._on_readable)
 
@@ -82,34 +71,56 @@ class Supervisor:
                 file.write(os.fsencode("\0".join((*rules, ""))))
             os.truncate(ring, _RING.size + _RING_BYTES)
             self._ring = mmap.mmap(ring, _RING.size + _RING_BYTES)
-            head = _HEAD.pack(VERSION, Kind.ATTACH, 0, 0)
+            head = _HEAD.pack(VERSION, MessageKind.ATTACH, 0, 0)
             socket.send_fds(self._lifeline, [head], [listener, descriptor, ring])
 
-    def begin(self) -> None:
-        """A command begins: what comes from now on is its own."""
+    def begin(self, job: int, *, in_background: bool = False) -> None:
+        """A command, or a call of an interpreter, begins: what comes from this job from now on is its own."""
+        self._seen[job] = Seen()
+        if in_background:
+            self._background.add(job)
+        else:
+            self._background.discard(job)
         self.drain()
         self._read_ring()
-        self._seen = Seen()
         with suppress(OSError):
-            self._lifeline.send(_HEAD.pack(VERSION, Kind.FORGET, 0, 0))
+            self._lifeline.send(_HEAD.pack(VERSION, MessageKind.FORGET, 0, 0))
 
-    def end(self) -> tuple[tuple[Violation, ...], Observed]:
-        """What was seen of it. Whatever the guardian saw before the command's end has been said by then."""
+    def end(self, job: int) -> tuple[tuple[Violation, ...], Observed | None]:
+        """What was seen of it. Whatever the guardian saw before the command's end has been said by then.
+
+        What is touched in the background, or by what an earlier call has left, is among what a call may have changed,
+        so that somebody looks at it; what was refused there is said to be theirs.
+        """
         self.drain()
         self._read_ring()
-        seen, self._seen = self._seen, Seen()
-        return tuple(seen.violations), seen.observed(reads=self._reads)
+        seen = self._seen.pop(job, None) or Seen()
+        if job in self._background:
+            self._background.discard(job)
+            self._beside.look_at(seen)
+            observed = None if self._quiet else seen.observed(reads=self._reads, roots=self._roots)
+            return tuple(seen.violations), observed
+        for other in self._background:
+            seen.look_at(self._seen[other])
+        beside = self._beside
+        if beside.before or beside.violations or not beside.is_complete:
+            self._beside = Seen()
+            seen.join(beside)
+        observed = None if self._quiet else seen.observed(reads=self._reads, roots=self._roots)
+        return tuple(seen.violations), observed
 
     def close(self) -> None:
         if self._lifeline.fileno() >= 0:
-            self._loop.remove_reader(self._lifeline.fileno())
+            forget_reader(self._loop, self._lifeline.fileno())
         if self._ring is not None:
             self._ring.close()
             self._ring = None
 
     def drain(self) -> None:
-        while self._hear():
-            pass
+        """Hear what has been asked so far, and no more: who asks again for each answer would hold up everybody."""
+        for _ in range(_PENDING_MAX):
+            if not self._hear():
+                return
 
     def _read_ring(self) -> None:
         """Note what the guardian has seen since the last time; its side is in native/supervise.c."""
@@ -120,12 +131,17 @@ class Supervisor:
             at, size = consumed % _RING_BYTES, written - consumed
             first = self._ring[_RING.size + at : _RING.size + min(at + size, _RING_BYTES)]
             words = (first + self._ring[_RING.size : _RING.size + size - len(first)]).split(b"\0")
-            for operation, one, two in zip(*(map(os.fsdecode, words[part::3]) for part in range(3)), strict=False):
-                self._seen.note(operation, one, two)
-        if dropped:
-            self._seen.is_complete = False
+            columns = (map(os.fsdecode, words[part::_RING_WORDS]) for part in range(_RING_WORDS))
+            for job, operation, one, two, before, second_before in zip(*columns, strict=False):
+                self._of(int(job) if job.isdigit() else 0).note(operation, (one, before), (two, second_before))
+        if dropped != self._dropped:
+            self._dropped = dropped
+            for seen in (self._beside, *self._seen.values()):
+                seen.is_complete = False
         struct.pack_into("=Q", self._ring, 8, written)
-        struct.pack_into("=Q", self._ring, 16, 0)
+
+    def _of(self, job: int) -> Seen:
+        return self._seen.get(job, self._beside)
 
     def _on_readable(self) -> None:
         self._hear()
@@ -142,16 +158,20 @@ class Supervisor:
             return False
         if len(packet) < _HEAD.size:
             return True
-        version, kind, question, _ = _HEAD.unpack_from(packet)
+        version, kind, question, job = _HEAD.unpack_from(packet)
         words = [os.fsdecode(word) for word in packet[_HEAD.size :].split(b"\0")]
-        if version != VERSION or len(words) != 4:
+        if version != VERSION or kind != MessageKind.ASKED or len(words) != _QUESTION_WORDS:
             return True
-        operation, one, two, _ = words
-        if kind == Kind.ASKED:
-            self._answer(question, operation, one, two)
+        operation, one, two, is_vain, *states, _ = words
+        error, is_fine = self._judged(job, operation, one, two)
+        if is_fine and operation != "connect" and not is_vain:
+            self._of(job).note(operation, *zip((one, two), states, strict=True))
+        with suppress(OSError):
+            self._lifeline.send(_HEAD.pack(VERSION, MessageKind.ANSWER, question, error))
         return True
 
-    def _answer(self, question: int, operation: str, one: str, two: str) -> None:
+    def _judged(self, job: int, operation: str, one: str, two: str) -> tuple[int, bool]:
+        """The answer, and whether the call goes on."""
         try:
             error, violation = self._judge(operation, one, two)
         except Exception as fault:  # whatever it is: what could not be judged is refused, and nobody waits for ever
@@ -161,8 +181,5 @@ class Supervisor:
             )
             error = errno.EACCES
         if violation is not None:
-            self._seen.refuse(violation)
-        elif operation != "connect":
-            self._seen.note(operation, one, two)
-        with suppress(OSError):
-            self._lifeline.send(_HEAD.pack(VERSION, Kind.ANSWER, question, error))
+            self._of(job).refuse(violation)
+        return error, violation is None and not error

@@ -1,8 +1,8 @@
 """Assesses: from code and its language to a risk, with the patterns found and where. Advice only.
 
 Whoever writes the code knows this file too. What it calls HIGH deserves a second look; what it calls SAFE is made only
-of parts on a list of harmless ones, which is as much as reading can give. Neither is a wall, and no wall may be left
-out because of it, except where a caller asks for exactly that (`route`).
+of parts on a list of harmless ones, which is as much as reading can give. Neither is a wall, and no wall is left out
+because of it; where a caller asks for that, a lighter one is taken (`route`).
 
 Four rules keep the advice honest:
 - SAFE is earned: each construct, name and module has to be on the list. The unknown is HIGH.
@@ -15,7 +15,8 @@ Four rules keep the advice honest:
 What this does not protect against: anything. Code can put together names that appear nowhere in its text.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Final
 
 from ringfence.policy.risk import findings as limits
@@ -24,6 +25,7 @@ from ringfence.policy.risk.javascript import assess_javascript, assess_jsx, asse
 from ringfence.policy.risk.patterns.shell import ASSIGNMENT, LOADER_VARIABLES
 from ringfence.policy.risk.python import assess_python
 from ringfence.policy.risk.shell import assess_shell, read_facts
+from ringfence.shell.analyse import ScriptStream
 from ringfence.values.facts import Facts
 from ringfence.values.risk import Assessment
 
@@ -54,10 +56,14 @@ _ALIASES: Final[dict[str, str]] = {
 }
 
 LANGUAGES: Final = tuple(_ASSESSORS)
+_NONE: Final[Mapping[str, str]] = MappingProxyType({})
 
 
-def assess(language: str, code: str, variables: Iterable[str] = ()) -> Assessment:
-    """How risky this code looks, with these variables set for it. Always answers; never SAFE where it does not know."""
+def assess(
+    language: str, code: str, variables: Mapping[str, str] = _NONE, *, stdin: str | ScriptStream | None = None
+) -> Assessment:
+    """How risky this code looks, with these variables set for it and this fed to it. Always answers; never SAFE where
+    it does not know."""
     given = language.strip().lower()
     name = _ALIASES.get(given, given)
     found = Findings()
@@ -75,6 +81,8 @@ def assess(language: str, code: str, variables: Iterable[str] = ()) -> Assessmen
     except UnicodeEncodeError:
         found.add("not text", limits.NO_TEXT, 1, 1)
         return found.assessment(name)
+    if assessor is assess_shell:
+        return _assessed(lambda: assess_shell(code, found, variables, stdin), found, name)
     return _assessed(lambda: assessor(code, found), found, name)
 
 

@@ -1,6 +1,6 @@
 """Collects findings, keeps the worst risk, and stays small however long the code is."""
 
-from ringfence.policy.risk.patterns.base import Row
+from ringfence.policy.risk.patterns.base import RiskRow
 from ringfence.values.risk import Assessment, Risk, RiskFinding
 
 MAX_CODE = 100_000
@@ -10,12 +10,12 @@ MAX_DEPTH = 200
 MAX_FINDINGS = 500
 """Kept for people; the risk counts all of them."""
 
-FAULT = Row(Risk.CRITICAL, "the analysis itself failed, so nothing is known about this code")
-TOO_LONG = Row(Risk.CRITICAL, f"longer than {MAX_CODE} characters, so it was not read")
-TOO_DEEP = Row(Risk.CRITICAL, f"nested deeper than {MAX_DEPTH} levels, so it was not read")
-NO_SYNTAX = Row(Risk.HIGH, "does not parse, so that what it does is not known")
-NO_TEXT = Row(Risk.HIGH, "holds characters that no file can, so that what would run is not known")
-UNKNOWN_LANGUAGE = Row(Risk.HIGH, "a language that this analysis does not read")
+FAULT = RiskRow(Risk.CRITICAL, "the analysis itself failed, so nothing is known about this code")
+TOO_LONG = RiskRow(Risk.CRITICAL, f"longer than {MAX_CODE} characters, so it was not read")
+TOO_DEEP = RiskRow(Risk.CRITICAL, f"nested deeper than {MAX_DEPTH} levels, so it was not read")
+NO_SYNTAX = RiskRow(Risk.HIGH, "does not parse, so that what it does is not known")
+NO_TEXT = RiskRow(Risk.HIGH, "holds characters that no file can, so that what would run is not known")
+UNKNOWN_LANGUAGE = RiskRow(Risk.HIGH, "a language that this analysis does not read")
 
 
 class Findings:
@@ -25,7 +25,7 @@ class Findings:
         self.risk = Risk.SAFE
         self._found: dict[RiskFinding, None] = {}
 
-    def add(self, pattern: str, row: Row, line: int, column: int) -> None:
+    def add(self, pattern: str, row: RiskRow, line: int, column: int) -> None:
         """A pattern with its row; a SAFE one is no finding."""
         if row.risk is Risk.SAFE:
             return

@@ -16,7 +16,7 @@ from tree_sitter import Language, Node, Parser
 from ringfence.policy.risk import findings as limits
 from ringfence.policy.risk.findings import Findings
 from ringfence.policy.risk.patterns import javascript as rows
-from ringfence.policy.risk.patterns.base import Row, first_match
+from ringfence.policy.risk.patterns.base import RiskRow, first_match
 
 _DEEPEST_CODE = 5
 """How far code in a constant in code is followed."""
@@ -143,7 +143,7 @@ def _bare(module: str) -> str:
     return module.removeprefix("node:")
 
 
-def _judge_module(module: str) -> Row | None:
+def _judge_module(module: str) -> RiskRow | None:
     """What a module makes possible; None if it only computes."""
     name = _bare(module)
     if name in rows.HARMLESS_MODULES:
@@ -176,7 +176,7 @@ class _Reader:
         if root.has_error:
             self._add(root, "syntax error", limits.NO_SYNTAX)
 
-    def _add(self, node: Node, pattern: str, row: Row) -> None:
+    def _add(self, node: Node, pattern: str, row: RiskRow) -> None:
         line, start = node.start_point
         column = len(self._lines[line][:start].decode("utf-8", "ignore")) + 1 if line < len(self._lines) else 1
         self._found.add(pattern, row, line + 1, column)
@@ -359,7 +359,7 @@ class _Reader:
             _assess(self._language, text, inner, self._level + 1)
             for finding in inner.assessment("javascript").findings:
                 why = f"within text that is run as code: {finding.why}"
-                self._add(node, finding.pattern, Row(finding.risk, why))
+                self._add(node, finding.pattern, RiskRow(finding.risk, why))
 
 
 def _is(parent: Node, field: str, node: Node) -> bool:

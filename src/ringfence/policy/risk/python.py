@@ -16,7 +16,7 @@ from typing import Final
 from ringfence.policy.risk import findings as limits
 from ringfence.policy.risk.findings import Findings
 from ringfence.policy.risk.patterns import python as rows
-from ringfence.policy.risk.patterns.base import Row, first_match
+from ringfence.policy.risk.patterns.base import RiskRow, first_match
 from ringfence.values.risk import Risk
 
 _CODING = re.compile(r"^[ \t\f\ufeff]*#.*?coding[:=][ \t]*([-\w.]+)", re.MULTILINE)
@@ -111,17 +111,17 @@ def _module_of(dotted: str) -> tuple[str, str]:
     return parts[0], ".".join(parts[1:])
 
 
-def _judge_import(module: str) -> Row:
+def _judge_import(module: str) -> RiskRow:
     """What importing a module, by its full dotted name, makes possible."""
     known, _ = _module_of(module)
     if known in rows.HARMLESS and known == module:
-        return Row(Risk.SAFE, "")
+        return RiskRow(Risk.SAFE, "")
     if known in rows.MODULES:
         return rows.MODULES[known]
     return rows.UNKNOWN_MODULE
 
 
-def _judge_member(dotted: str) -> Row:
+def _judge_member(dotted: str) -> RiskRow:
     """What a member of a module makes possible: `os.system`, `datetime.datetime.now`."""
     module, rest = _module_of(dotted)
     member = rest.partition(".")[0]
@@ -131,7 +131,7 @@ def _judge_member(dotted: str) -> Row:
         return _judge_import(module)
     allowed = rows.HARMLESS.get(module, frozenset())
     if member in allowed or ("*" in allowed and not member.startswith("_")):
-        return Row(Risk.SAFE, "")
+        return RiskRow(Risk.SAFE, "")
     if module in rows.SELF_EXPLAINING:
         return rows.UNKNOWN_MEMBER
     return rows.MODULES.get(module, rows.UNKNOWN_MODULE)
@@ -186,7 +186,7 @@ class _Reader:
             case _:
                 pass
 
-    def _add(self, node: ast.AST, pattern: str, row: Row) -> None:
+    def _add(self, node: ast.AST, pattern: str, row: RiskRow) -> None:
         line = getattr(node, "lineno", 1)
         start = getattr(node, "col_offset", 0)
         text = self._lines[line - 1] if line <= len(self._lines) else ""
@@ -211,7 +211,7 @@ class _Reader:
             dotted = f"{node.module}.{alias.name}"
             if alias.name == "*":
                 harmless = node.module in rows.HARMLESS and "*" in rows.HARMLESS[node.module]
-                self._add(node, f"import {dotted}", Row(Risk.SAFE, "") if harmless else rows.STAR_IMPORT)
+                self._add(node, f"import {dotted}", RiskRow(Risk.SAFE, "") if harmless else rows.STAR_IMPORT)
             else:
                 self._member(node, dotted, stored=True)
             self._own_name(node, alias.asname or "")
@@ -299,7 +299,7 @@ class _Reader:
         inner = Findings()
         assess_python(text.strip(), inner, self._level + 1)
         for finding in inner.assessment("python").findings:
-            self._add(node, finding.pattern, Row(finding.risk, f"within text that is run as code: {finding.why}"))
+            self._add(node, finding.pattern, RiskRow(finding.risk, f"within text that is run as code: {finding.why}"))
 
     def _import_by_name(self, node: ast.Call) -> None:
         text = _folded(node.args[0]) if node.args else None

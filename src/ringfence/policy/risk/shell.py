@@ -1,24 +1,30 @@
 """Shell commands, by the facts that `shell.analyse` finds in them. Advice only."""
 
 import re
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Final
 
 from ringfence.policy.risk.findings import Findings
 from ringfence.policy.risk.javascript import assess_javascript
 from ringfence.policy.risk.patterns import shell as rows
-from ringfence.policy.risk.patterns.base import Row
+from ringfence.policy.risk.patterns.base import RiskRow
 from ringfence.policy.risk.python import assess_python
-from ringfence.shell.analyse import analyse
+from ringfence.shell.analyse import ScriptStream, analyse
 from ringfence.values.facts import Facts, Opaque, Origin, PathFact, Program, Span, Touch, Unknown, Via
+from ringfence.values.paths import is_below
 from ringfence.values.risk import Risk
 
 _PLAIN = re.compile(rows.PLAIN)
+_NONE: Final[Mapping[str, str]] = MappingProxyType({})
 _ASSESSORS: Final = {"python": assess_python, "javascript": assess_javascript}
 
 
-def assess_shell(code: str, found: Findings) -> None:
-    """Add what is found in this command line."""
-    read_facts(analyse(code), found)
+def assess_shell(
+    code: str, found: Findings, variables: Mapping[str, str] = _NONE, stdin: str | ScriptStream | None = None
+) -> None:
+    """Add what is found in this command line, with these variables and this input."""
+    read_facts(analyse(code, stdin=stdin, variables=variables), found)
 
 
 def read_facts(facts: Facts, found: Findings) -> None:
@@ -52,16 +58,18 @@ class _Reader:
         self._code = code
         self._found = found
 
-    def add(self, span: Span, pattern: str, row: Row) -> None:
+    def add(self, span: Span, pattern: str, row: RiskRow) -> None:
         line = self._code.count("\n", 0, span.start) + 1
         column = span.start - self._code.rfind("\n", 0, span.start)
         self._found.add(pattern, row, line, column)
 
     def opaque(self, part: Opaque) -> None:
+        if part.origin is Origin.BUILT:
+            return  # the code has a row of its own
         row = rows.UNSEEN[part.unknown]
         if part.unknown is not Unknown.OPERAND and part.origin in (Origin.NETWORK, Origin.DECODED):
             row = rows.HIDDEN_CODE
-        self.add(part.span, f"opaque {part.unknown}", Row(row.risk, f"{row.why}: {part.why}"))
+        self.add(part.span, f"opaque {part.unknown}", RiskRow(row.risk, f"{row.why}: {part.why}"))
 
     def program(self, program: Program) -> None:
         for wrapper in program.wrappers:
@@ -95,7 +103,7 @@ class _Reader:
         _ASSESSORS[language](words[1], inner)
         for finding in inner.assessment(language).findings:
             why = f"within the {language} code: {finding.why}"
-            self.add(program.argv[2].span, finding.pattern, Row(finding.risk, why))
+            self.add(program.argv[2].span, finding.pattern, RiskRow(finding.risk, why))
         self.add(program.span, f"{name} {option}", rows.INLINE)
         return True
 
@@ -105,9 +113,9 @@ class _Reader:
             return
         if fact.touch is Touch.EXECUTE and path.startswith(rows.SYSTEM):
             return
-        own = any(path == place or path.startswith(f"{place}/") for place in rows.OWN_PLACES)
+        own = any(is_below(path, place) for place in rows.OWN_PLACES)
         outside = ".." in path.split("/") or (path.startswith(("/", "~")) and not own)
         row = (rows.OUTSIDE if outside else rows.INSIDE)[fact.touch]
         if fact.touch is Touch.REMOVE and fact.recursive and fact.pattern and not outside:
-            row = Row(Risk.CRITICAL, "removes whatever a pattern finds, and all below it")
+            row = RiskRow(Risk.CRITICAL, "removes whatever a pattern finds, and all below it")
         self.add(fact.span, path, row)

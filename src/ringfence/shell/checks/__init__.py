@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterable
 from importlib import import_module
 from typing import Final
 
-from ringfence.shell.context import Context
-from ringfence.values.facts import Answer, Facts, Finding, Span
+from ringfence.shell.context import CheckContext
+from ringfence.values.facts import CheckAnswer, Facts, Finding, Span
 
-Check = Callable[[Facts, Context], Iterable[Finding]]
+Check = Callable[[Facts, CheckContext], Iterable[Finding]]
 
 
 def _find() -> dict[str, Check]:
@@ -28,21 +28,21 @@ CHECKS: Final[dict[str, Check]] = _find()
 """By name."""
 
 
-def validate(facts: Facts, context: Context) -> tuple[Finding, ...]:
+def validate(facts: Facts, context: CheckContext) -> tuple[Finding, ...]:
     """What every check says, in the order of the checks' names."""
     findings: list[Finding] = []
     if facts.problem is not None:
         why = f"cannot be understood: {facts.problem.why}"
-        findings.append(Finding("parse", Answer.BLOCK, why, facts.problem.span, "problem"))
+        findings.append(Finding("parse", CheckAnswer.BLOCK, why, facts.problem.span, "problem"))
     for name, check in CHECKS.items():
         try:
             findings += check(facts, context)
         except Exception as error:
             why = f"the check itself failed ({type(error).__name__}), so the answer is no"
-            findings.append(Finding(name, Answer.BLOCK, why, Span(0, len(facts.text)), "fault"))
+            findings.append(Finding(name, CheckAnswer.BLOCK, why, Span(0, len(facts.text)), "fault"))
     return tuple(findings)
 
 
-def answer(findings: Iterable[Finding]) -> Answer:
+def answer(findings: Iterable[Finding]) -> CheckAnswer:
     """The strictest of the answers; PASS if there is none."""
-    return max((finding.answer for finding in findings), default=Answer.PASS)
+    return max((finding.answer for finding in findings), default=CheckAnswer.PASS)

@@ -4,12 +4,12 @@ from collections.abc import Iterator
 from fnmatch import fnmatchcase
 from typing import Final
 
-from ringfence.shell.context import Context, say
+from ringfence.shell.context import CheckContext, say
 from ringfence.shell.options import operands
 from ringfence.shell.rows import ProgramRow, index, matching, words
-from ringfence.values.facts import Answer, Facts, Finding, Program
+from ringfence.values.facts import CheckAnswer, Facts, Finding, Program
 
-_B, _W = Answer.BLOCK, Answer.WARN
+_B, _W = CheckAnswer.BLOCK, CheckAnswer.WARN
 
 ROWS: Final[tuple[ProgramRow, ...]] = (
     ProgramRow(
@@ -95,7 +95,7 @@ ROWS: Final[tuple[ProgramRow, ...]] = (
         "is run later, when nobody looks",
         spares=words("-l -V --version"),
     ),
-    ProgramRow("kill-many", words("pkill killall killall5 skill slay"), _W, "kills by name whatever bears it"),
+    ProgramRow("kill-many", words("pkill killall killall5 skill slay"), _W, "kills every process of that name"),
     ProgramRow(
         "trace",
         words("strace ltrace gdb lldb gcore perf bpftrace frida reptyr"),
@@ -191,7 +191,7 @@ _TABLE: Final = index(ROWS)
 _ASKS_ONLY: Final = (("--help",), ("--version",), ("-V",))
 
 
-def check(facts: Facts, context: Context) -> Iterator[Finding]:
+def check(facts: Facts, context: CheckContext) -> Iterator[Finding]:
     for program in facts.programs:
         name = program.name
         for row in matching(name, program, _TABLE):
@@ -202,11 +202,11 @@ def check(facts: Facts, context: Context) -> Iterator[Finding]:
             break
         if name == "kill" and _kills_too_much(program):
             why = "kill: the first process, or every one that it may"
-            yield from say("denied_command", Answer.BLOCK, "kill", why, program.argv[0].span, context)
+            yield from say("denied_command", CheckAnswer.BLOCK, "kill", why, program.argv[0].span, context)
         for denied in context.denied_commands:
             if _denied(program, denied):
                 why = f"{denied!r} is on the list of denied commands"
-                yield from say("denied_command", Answer.BLOCK, "listed", why, program.span, context)
+                yield from say("denied_command", CheckAnswer.BLOCK, "listed", why, program.span, context)
 
 
 def _kills_too_much(program: Program) -> bool:

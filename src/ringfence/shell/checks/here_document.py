@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from typing import Final
 
-from ringfence.shell.context import Context, say
-from ringfence.values.facts import NEVER_ENDED, Answer, Facts, Finding, Shape
+from ringfence.shell.context import CheckContext, say
+from ringfence.values.facts import NEVER_ENDED, CheckAnswer, CommandShape, Facts, Finding
 
 _EXPANDING: Final = (
     "a delimiter with an expansion: the shell takes it as it is written, readers and other parsers do not"
@@ -12,11 +12,13 @@ _EXPANDING: Final = (
 _ENDLESS: Final = "its delimiter never comes, so where the body ends depends on who reads it"
 
 
-def check(facts: Facts, context: Context) -> Iterator[Finding]:
+def check(facts: Facts, context: CheckContext) -> Iterator[Finding]:
     for construct in facts.constructs:
-        if construct.shape is not Shape.HERE_DOCUMENT:
+        if construct.shape is not CommandShape.HERE_DOCUMENT:
             continue
         if construct.detail == NEVER_ENDED:
-            yield from say("here_document", Answer.WARN, "endless", _ENDLESS, construct.span, context)
+            yield from say("here_document", CheckAnswer.WARN, "endless", _ENDLESS, construct.span, context)
         elif "$" in construct.detail or "`" in construct.detail:
-            yield from say("here_document", Answer.BLOCK, "expanding-delimiter", _EXPANDING, construct.span, context)
+            yield from say(
+                "here_document", CheckAnswer.BLOCK, "expanding-delimiter", _EXPANDING, construct.span, context
+            )

@@ -4,18 +4,26 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from ringfence.shell.catalog import SHELLS
-from ringfence.shell.context import Context, say
+from ringfence.shell.catalog import ORDINARY_RUNNERS, SHELLS
+from ringfence.shell.catalog.mirrors import MIRRORS
+from ringfence.shell.context import CheckContext, say
+from ringfence.shell.options import option_values
 from ringfence.shell.rows import ProgramRow, index, matching, words
 from ringfence.shell.unwrap import interpreter
-from ringfence.values.facts import Answer, Facts, Finding, Program, Shape, Span
+from ringfence.values.facts import CheckAnswer, CommandShape, Facts, Finding, Program, Span
 
-_B, _W, _P = Answer.BLOCK, Answer.WARN, Answer.PASS
+_B, _W, _P = CheckAnswer.BLOCK, CheckAnswer.WARN, CheckAnswer.PASS
 
 ROWS: Final[tuple[ProgramRow, ...]] = (
     # Work that is lost.
     ProgramRow(
-        "git-clean", words("git"), _W, "untracked files are lost", first=words("clean"), options=words("-f --force -x")
+        "git-clean",
+        words("git"),
+        _W,
+        "untracked files are lost",
+        first=words("clean"),
+        options=words("-f --force -x"),
+        dry=True,
     ),
     ProgramRow("git-reset", words("git"), _W, "changes are lost", first=words("reset"), options=words("--hard")),
     ProgramRow(
@@ -25,9 +33,16 @@ ROWS: Final[tuple[ProgramRow, ...]] = (
         "history that others have is rewritten",
         first=words("push"),
         options=words("-f --force --force-with-lease --mirror --delete -d"),
+        dry=True,
     ),
     ProgramRow(
-        "git-push", words("git"), _W, "history that others have is rewritten", first=words("push"), starts=("+",)
+        "git-push",
+        words("git"),
+        _W,
+        "history that others have is rewritten",
+        first=words("push"),
+        starts=("+",),
+        dry=True,
     ),
     ProgramRow("git-history", words("git"), _W, "history is rewritten", first=words("filter-branch filter-repo")),
     ProgramRow(
@@ -55,8 +70,33 @@ ROWS: Final[tuple[ProgramRow, ...]] = (
         words("rsync"),
         _W,
         "removes what the source does not have",
-        options=words("--delete --delete-after --delete-excluded --remove-source-files"),
+        options=MIRRORS["rsync"][0].deletes | MIRRORS["rsync"][0].moves,
+        dry=True,
     ),
+    # Secrets that a program gives out.
+    ProgramRow(
+        "secret-keys",
+        words("gpg gpg2"),
+        _B,
+        "gives out secret keys",
+        options=words("--export-secret-keys --export-secret-subkeys --export-secret-key"),
+    ),
+    ProgramRow("secret", words("gh glab"), _W, "gives out a token", first=words("auth"), second=words("token")),
+    ProgramRow(
+        "secret", words("gcloud"), _W, "gives out a token", starts=("print-access-token", "print-identity-token")
+    ),
+    ProgramRow(
+        "secret", words("security"), _W, "gives out passwords", starts=("find-generic-password", "dump-keychain")
+    ),
+    ProgramRow("secret", words("security"), _W, "gives out passwords", starts=("find-internet-password", "export")),
+    ProgramRow("secret", words("secret-tool"), _W, "gives out passwords", first=words("lookup search")),
+    ProgramRow("secret", words("pass gopass"), _W, "gives out passwords", first=words("show grep")),
+    ProgramRow("secret", words("op bw vault"), _W, "gives out secrets", first=words("read get item kv")),
+    ProgramRow(
+        "secret", words("kubectl oc"), _W, "gives out secrets", first=words("get"), second=words("secret secrets")
+    ),
+    ProgramRow("secret", words("keyctl"), _W, "gives out keys", first=words("read print pipe")),
+    ProgramRow("hash", words("hash"), _W, "gives a name to another program", options=words("-p")),
     # Archives.
     ProgramRow(
         "tar-absolute",
@@ -99,6 +139,7 @@ ROWS: Final[tuple[ProgramRow, ...]] = (
         _W,
         "publishes a package",
         first=words("publish upload push"),
+        dry=True,
     ),
     # Rights.
     ProgramRow("no-certificate", words("curl"), _W, "does not check whom it talks to", options=words("-k --insecure")),
@@ -116,11 +157,11 @@ ROWS: Final[tuple[ProgramRow, ...]] = (
 )
 _TABLE: Final = index(ROWS)
 
-RUN_BY_OPTION: Final[dict[str, tuple[Answer, Answer]]] = {
+RUN_BY_OPTION: Final[dict[str, tuple[CheckAnswer, CheckAnswer]]] = {
     # How the label of a wrapper begins: (the answer if it runs a shell or interpreter, if it runs something else).
     "tar ": (_B, _W),
     "bsdtar ": (_B, _W),
-    "rsync ": (_B, _P),
+    "rsync ": (_B, _W),
     "rg ": (_B, _W),
     "man ": (_B, _W),
     "sort ": (_B, _W),
@@ -141,6 +182,7 @@ RUN_BY_OPTION: Final[dict[str, tuple[Answer, Answer]]] = {
     "apt-get -o": (_B, _W),
     "git ext::": (_B, _B),
     "git -c ": (_B, _W),
+    "git --config-env ": (_B, _W),
     "git config ": (_B, _W),
     "git clone -c ": (_B, _W),
     "git grep ": (_B, _P),
@@ -151,11 +193,6 @@ RUN_BY_OPTION: Final[dict[str, tuple[Answer, Answer]]] = {
     "git push ": (_B, _W),
     "git ls-remote ": (_B, _W),
     "git difftool ": (_B, _P),
-    "vim !": (_B, _W),
-    "vi !": (_B, _W),
-    "nvim !": (_B, _W),
-    "view !": (_B, _W),
-    "less !": (_B, _W),
     "mysql ": (_B, _W),
     "psql ": (_B, _W),
     "sqlite3 ": (_B, _W),
@@ -163,7 +200,7 @@ RUN_BY_OPTION: Final[dict[str, tuple[Answer, Answer]]] = {
     "make SHELL": (_P, _W),
     "npm --script-shell": (_P, _W),
 }
-FOREIGN: Final[dict[str, Answer]] = {
+FOREIGN: Final[dict[str, CheckAnswer]] = {
     "forks in a loop": _B,
     "gives a socket to a shell": _B,
     "runs decoded code": _B,
@@ -187,7 +224,7 @@ _LOOKUPS: Final = words("ping ping6 dig host nslookup drill resolvectl getent de
 _NETWORK: Final = words("nc ncat netcat socat telnet openssl")
 
 
-def check(facts: Facts, context: Context) -> Iterator[Finding]:
+def check(facts: Facts, context: CheckContext) -> Iterator[Finding]:
     interactive: Span | None = None
     network = False
     for program in facts.programs:
@@ -199,6 +236,11 @@ def check(facts: Facts, context: Context) -> Iterator[Finding]:
             yield from _by_option(program, context)
         if name == "chmod":
             yield from _modes(program, context)
+        elif name == "install":
+            for _, value in option_values(program.argv[1:], frozenset(("-m", "--mode"))):
+                if _SET_ID.fullmatch(value.text or ""):
+                    why = "whoever runs the file becomes its owner"
+                    yield from say("pattern", _B, "set-id", why, value.span, context)
         elif name == "find":
             yield from _searches(program, context)
         elif name in ("tar", "bsdtar"):
@@ -213,6 +255,9 @@ def check(facts: Facts, context: Context) -> Iterator[Finding]:
         elif name in SHELLS:
             if any(word.text and re.fullmatch(r"-\w*i\w*", word.text) for word in program.argv[1:]):
                 interactive = span
+            if _from_within(program):
+                why = f"{program.wrappers[-1]} starts a shell"
+                yield from say("pattern", _W, "shell-from-within", why, span, context)
             if program.wrappers and program.wrappers[-1] == "find" and not _has_command(program):
                 why = "runs every file that is found"
                 yield from say("pattern", _B, "find-shell", why, span, context)
@@ -225,25 +270,37 @@ def check(facts: Facts, context: Context) -> Iterator[Finding]:
             why = "the shell itself opens a network connection"
             yield from say("pattern", _B, "shell-socket", why, host.span, context)
     for construct in facts.constructs:
-        if construct.shape is Shape.FOREIGN:
+        if construct.shape is CommandShape.FOREIGN:
             answer = FOREIGN.get(construct.detail, _W)
             yield from say("pattern", answer, "foreign-code", construct.detail, construct.span, context)
 
 
-def _by_option(program: Program, context: Context) -> Iterator[Finding]:
+def _by_option(program: Program, context: CheckContext) -> Iterator[Finding]:
     label = program.wrappers[-1] if program.wrappers else ""
     if " " not in label:
         return
     for begin, (shell, other) in RUN_BY_OPTION.items():
         if label.startswith(begin):
-            name = program.name
-            runs_shell = name is not None and (name in SHELLS or bool(interpreter(name)))
-            why = f"{label} makes it run {name or 'something unknown'}"
-            yield from say("pattern", shell if runs_shell else other, "run-by-option", why, program.span, context)
+            yield from _made_to_run(program, label, shell, other, context)
             return
+    if (
+        label.partition(" ")[0] not in ORDINARY_RUNNERS
+        and re.search(r" (?:-|!\Z)", label)
+        and not label.startswith("git")
+    ):
+        yield from _made_to_run(program, label, _B, _W, context)
 
 
-def _modes(program: Program, context: Context) -> Iterator[Finding]:
+def _made_to_run(
+    program: Program, label: str, shell: CheckAnswer, other: CheckAnswer, context: CheckContext
+) -> Iterator[Finding]:
+    name = program.name
+    runs_shell = name is not None and (name in SHELLS or bool(interpreter(name)))
+    why = f"{label} makes it run {name or 'something unknown'}"
+    yield from say("pattern", shell if runs_shell else other, "run-by-option", why, program.span, context)
+
+
+def _modes(program: Program, context: CheckContext) -> Iterator[Finding]:
     for word in program.argv[1:]:
         text = word.text or ""
         if re.fullmatch(r"-[RvcfhHLP]+|--\w.*", text):
@@ -255,7 +312,7 @@ def _modes(program: Program, context: Context) -> Iterator[Finding]:
         return
 
 
-def _searches(program: Program, context: Context) -> Iterator[Finding]:
+def _searches(program: Program, context: CheckContext) -> Iterator[Finding]:
     texts = [word.text for word in program.argv]
     outside = len(texts) > 1 and (texts[1] or "").startswith(("/", "~", ".."))
     for number, text in enumerate(texts[:-1]):
@@ -267,6 +324,13 @@ def _searches(program: Program, context: Context) -> Iterator[Finding]:
     if "-perm" in texts and outside:
         why = "searches for files with special rights"
         yield from say("pattern", _W, "search-for-rights", why, program.span, context)
+
+
+def _from_within(program: Program) -> bool:
+    """A shell without a script, started by an interpreter."""
+    if not program.wrappers or any(not (word.text or "-").startswith("-") for word in program.argv[1:]):
+        return False
+    return bool(interpreter(program.wrappers[-1])) and not _has_command(program)
 
 
 def _has_command(program: Program) -> bool:

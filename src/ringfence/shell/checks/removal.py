@@ -4,8 +4,9 @@ import posixpath
 from collections.abc import Iterator
 from typing import Final
 
-from ringfence.shell.context import Context, is_below, may_be, say
-from ringfence.values.facts import Answer, Facts, Finding, PathFact, Touch
+from ringfence.shell.context import CheckContext, may_be, say
+from ringfence.values.facts import CheckAnswer, Facts, Finding, PathFact, Touch
+from ringfence.values.paths import is_below
 
 CRITICAL: Final[dict[str, tuple[str, bool]]] = {
     # place: (reason, whether everything below it counts too)
@@ -43,12 +44,12 @@ _UNKNOWN: Final = "what is removed is not known before it runs"
 _REMOVERS: Final = frozenset(("rm", "rmdir", "unlink", "shred", "srm", "trash"))
 
 
-def check(facts: Facts, context: Context) -> Iterator[Finding]:
+def check(facts: Facts, context: CheckContext) -> Iterator[Finding]:
     for fact in facts.paths:
         if fact.touch is Touch.REMOVE:
             answer, rule, why = judge(fact, context)
             if not fact.sure:
-                answer = min(answer, Answer.WARN)
+                answer = min(answer, CheckAnswer.WARN)
                 why += ", if the unknown part is empty"
             yield from say("removal", answer, rule, why, fact.span, context, firm=not fact.sure)
     for program in facts.programs:
@@ -56,10 +57,12 @@ def check(facts: Facts, context: Context) -> Iterator[Finding]:
         if name in _REMOVERS or (name == "find" and any(word.text == "-delete" for word in program.argv)):
             for word in program.argv[1:]:
                 if word.text is None:
-                    yield from say("removal", Answer.WARN, "unknown-operand", _UNKNOWN, word.span, context, firm=True)
+                    yield from say(
+                        "removal", CheckAnswer.WARN, "unknown-operand", _UNKNOWN, word.span, context, firm=True
+                    )
 
 
-def judge(fact: PathFact, context: Context) -> tuple[Answer, str, str]:
+def judge(fact: PathFact, context: CheckContext) -> tuple[CheckAnswer, str, str]:
     """How bad it is to remove this: the answer, the rule and the reason."""
     path = fact.path
     narrowed = "/**/" in path
@@ -77,36 +80,40 @@ def judge(fact: PathFact, context: Context) -> tuple[Answer, str, str]:
             pattern = any(char in place for char in "*?[")
     if place != workspace and is_below(place, workspace):
         if is_below(workspace + "/.git", place) or may_be(place, pattern, workspace + "/.git"):
-            return Answer.WARN, "history", "the repository's history is lost"
-        return Answer.PASS, "", ""
+            return CheckAnswer.WARN, "history", "the repository's history is lost"
+        return CheckAnswer.PASS, "", ""
     if place == workspace or may_be(place, pattern, workspace):
         if narrowed:
-            return Answer.PASS, "", ""
-        return Answer.WARN, "workspace", "the whole workspace is lost"
+            return CheckAnswer.PASS, "", ""
+        return CheckAnswer.WARN, "workspace", "the whole workspace is lost"
     if is_below(workspace, place):
-        return Answer.BLOCK, "ancestor", "a directory that the workspace lies in"
+        return CheckAnswer.BLOCK, "ancestor", "a directory that the workspace lies in"
     if place == home or is_below(home, place):
-        return Answer.BLOCK, "home", "a whole home directory"
+        return CheckAnswer.BLOCK, "home", "a whole home directory"
     parent = posixpath.dirname(place)
     if parent in ("/home", "/Users"):
-        return Answer.BLOCK, "home", "a whole home directory"
+        return CheckAnswer.BLOCK, "home", "a whole home directory"
     for spared in SPARED:
         if is_below(place, spared):
-            return (Answer.WARN if place == spared else Answer.PASS), "temporary", "everybody's temporary files"
+            return (
+                (CheckAnswer.WARN if place == spared else CheckAnswer.PASS),
+                "temporary",
+                "everybody's temporary files",
+            )
     for critical, (why, below) in CRITICAL.items():
         if may_be(place, pattern, critical):
             if critical == "/tmp" and (everything or narrowed):
-                return (Answer.PASS if narrowed else Answer.WARN), "temporary", why
-            return Answer.BLOCK, critical, f"{critical}: {why}"
+                return (CheckAnswer.PASS if narrowed else CheckAnswer.WARN), "temporary", why
+            return CheckAnswer.BLOCK, critical, f"{critical}: {why}"
         if below and is_below(place, critical):
-            return Answer.BLOCK, critical, f"below {critical}: {why}"
+            return CheckAnswer.BLOCK, critical, f"below {critical}: {why}"
     if pattern and place.count("/") > 1 and _below_critical(place):
-        return Answer.BLOCK, "glob", "a pattern that may match below a system directory"
+        return CheckAnswer.BLOCK, "glob", "a pattern that may match below a system directory"
     if is_below(place, "/tmp"):
-        return Answer.PASS, "", ""
+        return CheckAnswer.PASS, "", ""
     if is_below(place, home):
-        return Answer.WARN, "outside", "something in the home directory, outside of the workspace"
-    return Answer.WARN, "outside", "something outside of the workspace"
+        return CheckAnswer.WARN, "outside", "something in the home directory, outside of the workspace"
+    return CheckAnswer.WARN, "outside", "something outside of the workspace"
 
 
 def _below_critical(place: str) -> bool:

@@ -5,19 +5,20 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from ringfence.shell.context import Context, is_below, say, segment_may_be
-from ringfence.values.facts import Answer, Facts, Finding, PathFact, Touch
+from ringfence.shell.context import CheckContext, say, segment_may_be
+from ringfence.values.facts import CheckAnswer, Facts, Finding, PathFact, Touch
+from ringfence.values.paths import is_below
 
-_P, _W, _B = Answer.PASS, Answer.WARN, Answer.BLOCK
+_P, _W, _B = CheckAnswer.PASS, CheckAnswer.WARN, CheckAnswer.BLOCK
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class SensitivePathRow:
     """`path` is absolute, or holds at any depth. It stands for what lies below it too."""
 
     path: str
-    read: Answer
-    write: Answer
+    read: CheckAnswer
+    write: CheckAnswer
     why: str
     milder: bool = False
     """Inside the workspace, reading and writing is only warned of: it may be the project's own."""
@@ -30,154 +31,154 @@ _TOOL: Final = "can make a tool run commands"
 _HISTORY: Final = "what somebody typed, passwords included"
 _SAMPLES: Final = frozenset((".env.example", ".env.sample", ".env.template", ".env.dist", ".env.test", ".env.defaults"))
 
-ROWS: Final[tuple[Row, ...]] = (
+ROWS: Final[tuple[SensitivePathRow, ...]] = (
     # Keys and tokens.
-    Row(".ssh", _B, _B, "keys and who may log in", milder=True),
-    Row(".aws", _B, _B, _SECRET, milder=True),
-    Row(".azure", _B, _B, _SECRET, milder=True),
-    Row(".gnupg", _B, _B, "keys", milder=True),
-    Row(".kube", _B, _B, "keys of clusters", milder=True),
-    Row(".docker", _B, _B, "tokens of registries", milder=True),
-    Row(".config/gcloud", _B, _B, _SECRET),
-    Row(".config/gh", _B, _B, "tokens"),
-    Row(".config/hub", _B, _B, "tokens"),
-    Row(".config/op", _B, _B, "tokens"),
-    Row(".config/rclone", _B, _B, _SECRET),
-    Row(".terraform.d", _B, _B, _SECRET),
-    Row(".vault-token", _B, _B, "a token"),
-    Row(".netrc", _B, _B, "passwords", milder=True),
-    Row("_netrc", _B, _B, "passwords", milder=True),
-    Row(".pgpass", _B, _B, "passwords", milder=True),
-    Row(".my.cnf", _B, _B, "passwords", milder=True),
-    Row(".npmrc", _B, _B, "tokens of registries", milder=True),
-    Row(".yarnrc.yml", _P, _W, "tokens of registries", milder=True),
-    Row(".pypirc", _B, _B, "tokens of registries", milder=True),
-    Row(".git-credentials", _B, _B, "passwords"),
-    Row(".config/git/credentials", _B, _B, "passwords"),
-    Row(".cargo/credentials", _B, _B, "tokens of registries"),
-    Row(".cargo/credentials.toml", _B, _B, "tokens of registries"),
-    Row(".gem/credentials", _B, _B, "tokens of registries"),
-    Row(".composer/auth.json", _B, _B, "tokens of registries"),
-    Row(".m2/settings.xml", _B, _B, "passwords"),
-    Row(".gradle/gradle.properties", _B, _B, "passwords"),
-    Row(".password-store", _B, _B, "passwords"),
-    Row(".local/share/keyrings", _B, _B, "passwords"),
-    Row(".mozilla", _B, _B, "cookies and passwords"),
-    Row(".config/google-chrome", _B, _B, "cookies and passwords"),
-    Row(".config/chromium", _B, _B, "cookies and passwords"),
-    Row("Library/Keychains", _B, _B, "passwords"),
-    Row("id_rsa", _B, _B, "a key", milder=True),
-    Row("id_dsa", _B, _B, "a key", milder=True),
-    Row("id_ecdsa", _B, _B, "a key", milder=True),
-    Row("id_ed25519", _B, _B, "a key", milder=True),
-    Row(".env", _W, _W, "secrets of a project"),
-    Row(".env.*", _W, _W, "secrets of a project", spares=_SAMPLES),
-    Row(".envrc", _W, _B, "secrets of a project; is run by direnv", milder=True),
-    Row("secrets.yaml", _W, _W, "secrets of a project"),
-    Row("secrets.yml", _W, _W, "secrets of a project"),
-    Row("secrets.json", _W, _W, "secrets of a project"),
-    Row(".secrets", _W, _W, "secrets of a project"),
-    Row("credentials.json", _W, _W, "secrets of a project"),
+    SensitivePathRow(".ssh", _B, _B, "keys and who may log in", milder=True),
+    SensitivePathRow(".aws", _B, _B, _SECRET, milder=True),
+    SensitivePathRow(".azure", _B, _B, _SECRET, milder=True),
+    SensitivePathRow(".gnupg", _B, _B, "keys", milder=True),
+    SensitivePathRow(".kube", _B, _B, "keys of clusters", milder=True),
+    SensitivePathRow(".docker", _B, _B, "tokens of registries", milder=True),
+    SensitivePathRow(".config/gcloud", _B, _B, _SECRET),
+    SensitivePathRow(".config/gh", _B, _B, "tokens"),
+    SensitivePathRow(".config/hub", _B, _B, "tokens"),
+    SensitivePathRow(".config/op", _B, _B, "tokens"),
+    SensitivePathRow(".config/rclone", _B, _B, _SECRET),
+    SensitivePathRow(".terraform.d", _B, _B, _SECRET),
+    SensitivePathRow(".vault-token", _B, _B, "a token"),
+    SensitivePathRow(".netrc", _B, _B, "passwords", milder=True),
+    SensitivePathRow("_netrc", _B, _B, "passwords", milder=True),
+    SensitivePathRow(".pgpass", _B, _B, "passwords", milder=True),
+    SensitivePathRow(".my.cnf", _B, _B, "passwords", milder=True),
+    SensitivePathRow(".npmrc", _B, _B, "tokens of registries", milder=True),
+    SensitivePathRow(".yarnrc.yml", _P, _W, "tokens of registries", milder=True),
+    SensitivePathRow(".pypirc", _B, _B, "tokens of registries", milder=True),
+    SensitivePathRow(".git-credentials", _B, _B, "passwords"),
+    SensitivePathRow(".config/git/credentials", _B, _B, "passwords"),
+    SensitivePathRow(".cargo/credentials", _B, _B, "tokens of registries"),
+    SensitivePathRow(".cargo/credentials.toml", _B, _B, "tokens of registries"),
+    SensitivePathRow(".gem/credentials", _B, _B, "tokens of registries"),
+    SensitivePathRow(".composer/auth.json", _B, _B, "tokens of registries"),
+    SensitivePathRow(".m2/settings.xml", _B, _B, "passwords"),
+    SensitivePathRow(".gradle/gradle.properties", _B, _B, "passwords"),
+    SensitivePathRow(".password-store", _B, _B, "passwords"),
+    SensitivePathRow(".local/share/keyrings", _B, _B, "passwords"),
+    SensitivePathRow(".mozilla", _B, _B, "cookies and passwords"),
+    SensitivePathRow(".config/google-chrome", _B, _B, "cookies and passwords"),
+    SensitivePathRow(".config/chromium", _B, _B, "cookies and passwords"),
+    SensitivePathRow("Library/Keychains", _B, _B, "passwords"),
+    SensitivePathRow("id_rsa", _B, _B, "a key", milder=True),
+    SensitivePathRow("id_dsa", _B, _B, "a key", milder=True),
+    SensitivePathRow("id_ecdsa", _B, _B, "a key", milder=True),
+    SensitivePathRow("id_ed25519", _B, _B, "a key", milder=True),
+    SensitivePathRow(".env", _W, _W, "secrets of a project"),
+    SensitivePathRow(".env.*", _W, _W, "secrets of a project", spares=_SAMPLES),
+    SensitivePathRow(".envrc", _W, _B, "secrets of a project; is run by direnv", milder=True),
+    SensitivePathRow("secrets.yaml", _W, _W, "secrets of a project"),
+    SensitivePathRow("secrets.yml", _W, _W, "secrets of a project"),
+    SensitivePathRow("secrets.json", _W, _W, "secrets of a project"),
+    SensitivePathRow(".secrets", _W, _W, "secrets of a project"),
+    SensitivePathRow("credentials.json", _W, _W, "secrets of a project"),
     # What was typed.
-    Row(".bash_history", _B, _B, _HISTORY),
-    Row(".zsh_history", _B, _B, _HISTORY),
-    Row(".history", _W, _W, _HISTORY),
-    Row(".python_history", _B, _B, _HISTORY),
-    Row(".node_repl_history", _B, _B, _HISTORY),
-    Row(".psql_history", _B, _B, _HISTORY),
-    Row(".mysql_history", _B, _B, _HISTORY),
-    Row(".sqlite_history", _B, _B, _HISTORY),
-    Row(".lesshst", _W, _W, _HISTORY),
-    Row(".viminfo", _W, _B, _HISTORY),
+    SensitivePathRow(".bash_history", _B, _B, _HISTORY),
+    SensitivePathRow(".zsh_history", _B, _B, _HISTORY),
+    SensitivePathRow(".history", _W, _W, _HISTORY),
+    SensitivePathRow(".python_history", _B, _B, _HISTORY),
+    SensitivePathRow(".node_repl_history", _B, _B, _HISTORY),
+    SensitivePathRow(".psql_history", _B, _B, _HISTORY),
+    SensitivePathRow(".mysql_history", _B, _B, _HISTORY),
+    SensitivePathRow(".sqlite_history", _B, _B, _HISTORY),
+    SensitivePathRow(".lesshst", _W, _W, _HISTORY),
+    SensitivePathRow(".viminfo", _W, _B, _HISTORY),
     # What is run later.
     *(
-        Row(name, _W, _B, _START, milder=True)
+        SensitivePathRow(name, _W, _B, _START, milder=True)
         for name in (
             ".bashrc", ".bash_profile", ".bash_login", ".bash_logout", ".bash_aliases", ".profile", ".zshrc", ".zshenv",
             ".zprofile", ".zlogin", ".zlogout", ".kshrc", ".cshrc", ".tcshrc", ".login", ".xinitrc", ".xprofile",
             ".xsessionrc", ".inputrc", ".pam_environment",
         )
     ),
-    Row(".config/fish", _P, _B, _START),
-    Row(".config/autostart", _P, _B, _START),
-    Row(".config/systemd", _P, _B, "is run by the system"),
-    Row(".config/environment.d", _P, _B, _START),
-    Row("Library/LaunchAgents", _P, _B, _START),
-    Row(".local/bin", _P, _W, "is found before the system's own programs", milder=True),
-    Row(".gitconfig", _W, _B, _TOOL),
-    Row(".config/git", _W, _B, _TOOL),
-    Row(".git/config", _P, _B, _TOOL),
-    Row(".git/hooks", _P, _B, "is run by git"),
-    Row(".git/info/attributes", _P, _B, _TOOL),
-    Row(".gitmodules", _P, _W, _TOOL),
-    Row(".husky", _P, _W, "is run by git"),
-    Row(".vscode/settings.json", _P, _B, _TOOL),
-    Row(".vscode/tasks.json", _P, _B, _TOOL),
-    Row(".vscode/launch.json", _P, _B, _TOOL),
-    Row(".vscode/extensions.json", _P, _W, _TOOL),
-    Row(".idea", _P, _B, _TOOL),
-    Row(".vimrc", _P, _B, _TOOL, milder=True),
-    Row(".exrc", _P, _B, _TOOL),
-    Row(".config/nvim", _P, _B, _TOOL),
-    Row(".emacs", _P, _B, _TOOL, milder=True),
-    Row(".emacs.d", _P, _B, _TOOL, milder=True),
-    Row(".gdbinit", _P, _B, _TOOL),
-    Row(".lldbinit", _P, _B, _TOOL),
-    Row(".tmux.conf", _P, _B, _TOOL, milder=True),
-    Row(".screenrc", _P, _B, _TOOL, milder=True),
-    Row(".wgetrc", _P, _B, _TOOL),
-    Row(".curlrc", _P, _B, _TOOL),
-    Row(".ripgreprc", _P, _W, _TOOL),
-    Row(".cargo/config.toml", _P, _B, _TOOL, milder=True),
-    Row(".config/pip", _P, _B, _TOOL),
-    Row(".pip", _P, _B, _TOOL),
-    Row(".pythonrc", _P, _B, _TOOL),
-    Row(".irbrc", _P, _B, _TOOL),
-    Row("sitecustomize.py", _P, _W, "is imported by every Python"),
-    Row("usercustomize.py", _P, _W, "is imported by every Python"),
+    SensitivePathRow(".config/fish", _P, _B, _START),
+    SensitivePathRow(".config/autostart", _P, _B, _START),
+    SensitivePathRow(".config/systemd", _P, _B, "is run by the system"),
+    SensitivePathRow(".config/environment.d", _P, _B, _START),
+    SensitivePathRow("Library/LaunchAgents", _P, _B, _START),
+    SensitivePathRow(".local/bin", _P, _W, "is found before the system's own programs", milder=True),
+    SensitivePathRow(".gitconfig", _W, _B, _TOOL),
+    SensitivePathRow(".config/git", _W, _B, _TOOL),
+    SensitivePathRow(".git/config", _P, _B, _TOOL),
+    SensitivePathRow(".git/hooks", _P, _B, "is run by git"),
+    SensitivePathRow(".git/info/attributes", _P, _B, _TOOL),
+    SensitivePathRow(".gitmodules", _P, _W, _TOOL),
+    SensitivePathRow(".husky", _P, _W, "is run by git"),
+    SensitivePathRow(".vscode/settings.json", _P, _B, _TOOL),
+    SensitivePathRow(".vscode/tasks.json", _P, _B, _TOOL),
+    SensitivePathRow(".vscode/launch.json", _P, _B, _TOOL),
+    SensitivePathRow(".vscode/extensions.json", _P, _W, _TOOL),
+    SensitivePathRow(".idea", _P, _B, _TOOL),
+    SensitivePathRow(".vimrc", _P, _B, _TOOL, milder=True),
+    SensitivePathRow(".exrc", _P, _B, _TOOL),
+    SensitivePathRow(".config/nvim", _P, _B, _TOOL),
+    SensitivePathRow(".emacs", _P, _B, _TOOL, milder=True),
+    SensitivePathRow(".emacs.d", _P, _B, _TOOL, milder=True),
+    SensitivePathRow(".gdbinit", _P, _B, _TOOL),
+    SensitivePathRow(".lldbinit", _P, _B, _TOOL),
+    SensitivePathRow(".tmux.conf", _P, _B, _TOOL, milder=True),
+    SensitivePathRow(".screenrc", _P, _B, _TOOL, milder=True),
+    SensitivePathRow(".wgetrc", _P, _B, _TOOL),
+    SensitivePathRow(".curlrc", _P, _B, _TOOL),
+    SensitivePathRow(".ripgreprc", _P, _W, _TOOL),
+    SensitivePathRow(".cargo/config.toml", _P, _B, _TOOL, milder=True),
+    SensitivePathRow(".config/pip", _P, _B, _TOOL),
+    SensitivePathRow(".pip", _P, _B, _TOOL),
+    SensitivePathRow(".pythonrc", _P, _B, _TOOL),
+    SensitivePathRow(".irbrc", _P, _B, _TOOL),
+    SensitivePathRow("sitecustomize.py", _P, _W, "is imported by every Python"),
+    SensitivePathRow("usercustomize.py", _P, _W, "is imported by every Python"),
     # Agents' own settings: who writes them frees himself.
-    Row(".claude", _P, _B, "settings of an agent"),
-    Row(".claude.json", _W, _B, "settings of an agent"),
-    Row(".codex", _P, _B, "settings of an agent"),
-    Row(".cursor", _P, _B, "settings of an agent"),
-    Row(".gemini", _P, _B, "settings of an agent"),
-    Row(".mcp.json", _P, _B, "servers that an agent starts"),
-    Row(".ringfence", _W, _B, "our own settings and records"),
+    SensitivePathRow(".claude", _P, _B, "settings of an agent"),
+    SensitivePathRow(".claude.json", _W, _B, "settings of an agent"),
+    SensitivePathRow(".codex", _P, _B, "settings of an agent"),
+    SensitivePathRow(".cursor", _P, _B, "settings of an agent"),
+    SensitivePathRow(".gemini", _P, _B, "settings of an agent"),
+    SensitivePathRow(".mcp.json", _P, _B, "servers that an agent starts"),
+    SensitivePathRow(".ringfence", _W, _B, "our own settings and records"),
     # The system's.
-    Row("/etc/shadow", _B, _B, "password hashes"),
-    Row("/etc/shadow-", _B, _B, "password hashes"),
-    Row("/etc/gshadow", _B, _B, "password hashes"),
-    Row("/etc/master.passwd", _B, _B, "password hashes"),
-    Row("/etc/security/opasswd", _B, _B, "password hashes"),
-    Row("/etc/sudoers", _B, _B, "who may become root"),
-    Row("/etc/sudoers.d", _B, _B, "who may become root"),
-    Row("/etc/passwd", _W, _B, "names of accounts"),
-    Row("/etc/ssl/private", _B, _B, "keys"),
-    Row("/etc/ssh/ssh_host_*_key", _B, _B, "keys"),
-    Row("/etc/krb5.keytab", _B, _B, "keys"),
-    Row("/etc/kubernetes", _B, _B, "keys of a cluster"),
-    Row("/etc/rancher", _B, _B, "keys of a cluster"),
-    Row("/var/lib/kubelet", _B, _B, "keys of a cluster"),
-    Row("/var/run/secrets", _B, _B, "tokens of a service"),
-    Row("/run/secrets", _B, _B, "tokens of a service"),
-    Row("/var/run/docker.sock", _B, _B, "whoever reaches it is root"),
-    Row("/run/docker.sock", _B, _B, "whoever reaches it is root"),
-    Row("/run/containerd/containerd.sock", _B, _B, "whoever reaches it is root"),
-    Row("/var/spool/cron", _B, _B, "is run by the system"),
-    Row("/var/log/auth.log", _W, _B, "who logged in"),
-    Row("/root", _W, _B, "the administrator's files"),
-    Row("/proc/*/environ", _B, _B, "variables of a process, secrets included"),
-    Row("/proc/*/mem", _B, _B, "memory of a process"),
-    Row("/proc/*/fd", _W, _W, "open files of a process", spares=frozenset(("self",))),
-    Row("/proc/*/auxv", _W, _W, "addresses of a process"),
-    Row("/proc/kcore", _B, _B, "memory of the kernel"),
-    Row("/proc/kmem", _B, _B, "memory of the kernel"),
-    Row("/proc/sysrq-trigger", _B, _B, "commands to the kernel"),
-    Row("/dev/mem", _B, _B, "memory of the machine"),
-    Row("/dev/kmem", _B, _B, "memory of the kernel"),
-    Row("/dev/port", _B, _B, "ports of the machine"),
+    SensitivePathRow("/etc/shadow", _B, _B, "password hashes"),
+    SensitivePathRow("/etc/shadow-", _B, _B, "password hashes"),
+    SensitivePathRow("/etc/gshadow", _B, _B, "password hashes"),
+    SensitivePathRow("/etc/master.passwd", _B, _B, "password hashes"),
+    SensitivePathRow("/etc/security/opasswd", _B, _B, "password hashes"),
+    SensitivePathRow("/etc/sudoers", _B, _B, "who may become root"),
+    SensitivePathRow("/etc/sudoers.d", _B, _B, "who may become root"),
+    SensitivePathRow("/etc/passwd", _W, _B, "names of accounts"),
+    SensitivePathRow("/etc/ssl/private", _B, _B, "keys"),
+    SensitivePathRow("/etc/ssh/ssh_host_*_key", _B, _B, "keys"),
+    SensitivePathRow("/etc/krb5.keytab", _B, _B, "keys"),
+    SensitivePathRow("/etc/kubernetes", _B, _B, "keys of a cluster"),
+    SensitivePathRow("/etc/rancher", _B, _B, "keys of a cluster"),
+    SensitivePathRow("/var/lib/kubelet", _B, _B, "keys of a cluster"),
+    SensitivePathRow("/var/run/secrets", _B, _B, "tokens of a service"),
+    SensitivePathRow("/run/secrets", _B, _B, "tokens of a service"),
+    SensitivePathRow("/var/run/docker.sock", _B, _B, "whoever reaches it is root"),
+    SensitivePathRow("/run/docker.sock", _B, _B, "whoever reaches it is root"),
+    SensitivePathRow("/run/containerd/containerd.sock", _B, _B, "whoever reaches it is root"),
+    SensitivePathRow("/var/spool/cron", _B, _B, "is run by the system"),
+    SensitivePathRow("/var/log/auth.log", _W, _B, "who logged in"),
+    SensitivePathRow("/root", _W, _B, "the administrator's files"),
+    SensitivePathRow("/proc/*/environ", _B, _B, "variables of a process, secrets included"),
+    SensitivePathRow("/proc/*/mem", _B, _B, "memory of a process"),
+    SensitivePathRow("/proc/*/fd", _W, _W, "open files of a process", spares=frozenset(("self",))),
+    SensitivePathRow("/proc/*/auxv", _W, _W, "addresses of a process"),
+    SensitivePathRow("/proc/kcore", _B, _B, "memory of the kernel"),
+    SensitivePathRow("/proc/kmem", _B, _B, "memory of the kernel"),
+    SensitivePathRow("/proc/sysrq-trigger", _B, _B, "commands to the kernel"),
+    SensitivePathRow("/dev/mem", _B, _B, "memory of the machine"),
+    SensitivePathRow("/dev/kmem", _B, _B, "memory of the kernel"),
+    SensitivePathRow("/dev/port", _B, _B, "ports of the machine"),
     *(
-        Row(f"/dev/{name}", _B, _B, "a whole disk")
+        SensitivePathRow(f"/dev/{name}", _B, _B, "a whole disk")
         for name in ("sd[a-z]*", "hd[a-z]*", "vd[a-z]*", "xvd*", "nvme*", "mmcblk*", "dm-*", "md[0-9]*", "loop[0-9]*",
                      "mapper", "disk", "rdisk*", "disk[0-9]*", "block")
     ),
@@ -195,7 +196,7 @@ HARMLESS: Final = frozenset(
 _RECURSIVE_READ: Final = "reads everything below a directory that holds secrets"
 
 
-_Wanted = tuple[Row, tuple[str, ...]]
+_Wanted = tuple[SensitivePathRow, tuple[str, ...]]
 
 
 def _index() -> tuple[dict[str, list[_Wanted]], dict[str, list[_Wanted]], list[_Wanted]]:
@@ -220,7 +221,7 @@ _ALL_NAMES: Final = [(row, wanted) for row, wanted in _ALL if row.path[0] != "/"
 _NAMES_BEGIN: Final = tuple(wanted[0].partition("*")[0] for _, wanted in _NAMES)
 
 
-def check(facts: Facts, context: Context) -> Iterator[Finding]:
+def check(facts: Facts, context: CheckContext) -> Iterator[Finding]:
     for fact in facts.paths:
         place = context.place(fact.path)
         answer, rule, why = _secret(fact, place, context)
@@ -238,22 +239,25 @@ def check(facts: Facts, context: Context) -> Iterator[Finding]:
             yield from _upload(fact, place, answer, context)
 
 
-def _upload(fact: PathFact, place: str, answer: Answer, context: Context) -> Iterator[Finding]:
+def _upload(fact: PathFact, place: str, answer: CheckAnswer, context: CheckContext) -> Iterator[Finding]:
     inside = context.inside(place) and answer is _P
     why = "a file's content goes to another machine"
     yield from say("sensitive_path", _W if inside else _B, "upload", f"{fact.path}: {why}", fact.span, context)
 
 
-def _secret(fact: PathFact, place: str, context: Context) -> tuple[Answer, str, str]:
-    best: tuple[Answer, str, str] = (_P, "", "")
+def _secret(fact: PathFact, place: str, context: CheckContext) -> tuple[CheckAnswer, str, str]:
+    best: tuple[CheckAnswer, str, str] = (_P, "", "")
     segments = place.casefold().strip("/").split("/")
     inside: bool | None = None
+    own = _segments_of_workspace(place, context)
     for row, start in _matches(segments, fact.pattern):
         if row.path[0] == "/" and start != 0:
             continue
+        if row.path[0] != "/" and start + row.path.count("/") < own:
+            continue
         if row.spares and not row.spares.isdisjoint(segments[start : start + 2]):
             continue
-        answer = row.read if fact.touch in (Touch.READ, Touch.EXECUTE) else row.write
+        answer = row.read if fact.touch in (Touch.READ, Touch.EXECUTE, Touch.NAME) else row.write
         if row.milder and answer is _B:
             if inside is None:
                 inside = context.inside(place)
@@ -269,7 +273,14 @@ def _secret(fact: PathFact, place: str, context: Context) -> tuple[Answer, str, 
     return best
 
 
-def _matches(segments: list[str], pattern: bool) -> Iterator[tuple[Row, int]]:
+def _segments_of_workspace(place: str, context: CheckContext) -> int:
+    """How many segments of the place are the workspace's own: whoever chose it chose their names, such as the
+    `~/.ringfence` that the sessions of a manager lie below. A row has to reach further than that."""
+    root = context.root_of(place)
+    return 0 if root is None else len(root.strip("/").split("/"))
+
+
+def _matches(segments: list[str], pattern: bool) -> Iterator[tuple[SensitivePathRow, int]]:
     rows: Sequence[_Wanted]
     for start, segment in enumerate(segments):
         if pattern and any(char in segment for char in "*?["):
@@ -286,7 +297,7 @@ def _matches(segments: list[str], pattern: bool) -> Iterator[tuple[Row, int]]:
                 yield row, start
 
 
-def _fits(segments: list[str], start: int, wanted: tuple[str, ...], row: Row) -> bool:
+def _fits(segments: list[str], start: int, wanted: tuple[str, ...], row: SensitivePathRow) -> bool:
     if start + len(wanted) > len(segments):
         return False
     for offset, want in enumerate(wanted):
@@ -300,7 +311,7 @@ def _fits(segments: list[str], start: int, wanted: tuple[str, ...], row: Row) ->
     return True
 
 
-def _outside(fact: PathFact, place: str, context: Context) -> tuple[Answer, str, str]:
+def _outside(fact: PathFact, place: str, context: CheckContext) -> tuple[CheckAnswer, str, str]:
     """Whether a write leaves the workspace, and where it goes."""
     if context.inside(place):
         return _P, "", ""

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
-from ringfence.errors import InvalidConfig, PathAccessDenied
+from ringfence.errors import InvalidArgument, PathAccessDenied
 from ringfence.workspace.walking import LeftOut
 
 ARCHIVE = "the archive"
@@ -35,7 +35,7 @@ class ArchiveLimits:
 
     def __post_init__(self) -> None:
         if min(self.total_bytes, self.members, self.ratio, self.ratio_from_bytes) <= 0:
-            raise InvalidConfig("a limit of archives is not above zero", hint="give each a value above zero")
+            raise InvalidArgument("a limit of archives is not above zero", hint="give each a value above zero")
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import IO, BinaryIO, Protocol, Self
 
-from ringfence.errors import InvalidConfig, PathAccessDenied
+from ringfence.errors import InvalidArgument, PathAccessDenied
 from ringfence.workspace.archives.base import ARCHIVE, Archive, ArchiveLimits, over
 
 _CHUNK_BYTES = 256 * 1024
@@ -50,7 +50,7 @@ class Readable(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class ArchiveMember:
     """One member; its chunks have to be read before the next one is asked for."""
 
     name: str
@@ -84,13 +84,13 @@ class Meter:
             raise over("ratio", f"unpacks to more than {self._limits.ratio:g} times its size")
 
 
-def members(source: Readable, form: Archive | None, meter: Meter, limits: ArchiveLimits) -> Iterator[Member]:
+def members(source: Readable, form: Archive | None, meter: Meter, limits: ArchiveLimits) -> Iterator[ArchiveMember]:
     """
     Args:
         form: by default what its first bytes say.
 
     Raises:
-        InvalidConfig: it is no such archive, or it is damaged.
+        InvalidArgument: it is no such archive, or it is damaged.
         PathAccessDenied: a limit.
     """
     packed = _Packed(source, meter)
@@ -110,7 +110,7 @@ def _saying_damaged(what: str) -> Iterator[None]:
     try:
         yield
     except _BROKEN as error:
-        raise InvalidConfig(f"{what}: {error}", source=ARCHIVE) from error
+        raise InvalidArgument(f"{what}: {error}", source=ARCHIVE) from error
 
 
 class _Packed:
@@ -166,10 +166,10 @@ class _TarInfo(tarfile.TarInfo):
         except tarfile.HeaderError as error:
             if type(error).__name__ == "EOFHeaderError":  # two blocks of zeros, as it should be
                 raise
-            raise InvalidConfig(f"is no tar archive, or a damaged one: {error}", source=ARCHIVE) from error
+            raise InvalidArgument(f"is not a tar archive, or a damaged one: {error}", source=ARCHIVE) from error
 
 
-def _tar_members(unpacked: Readable, meter: Meter) -> Iterator[Member]:
+def _tar_members(unpacked: Readable, meter: Meter) -> Iterator[ArchiveMember]:
     headers = _Headers(unpacked)
     headers.left = _HEADER_BYTES
     stream: IO[bytes] = headers  # type: ignore[assignment]  # tarfile asks for `read` only in this mode
@@ -185,18 +185,18 @@ def _tar_members(unpacked: Readable, meter: Meter) -> Iterator[Member]:
         pass
 
 
-def _tar_member(archive: tarfile.TarFile, info: tarfile.TarInfo, meter: Meter) -> Member:
+def _tar_member(archive: tarfile.TarFile, info: tarfile.TarInfo, meter: Meter) -> ArchiveMember:
     if info.isdir():
-        return Member(info.name, MemberKind.DIRECTORY, info.mode)
+        return ArchiveMember(info.name, MemberKind.DIRECTORY, info.mode)
     if info.issym():
-        return Member(info.name, MemberKind.LINK, info.mode, info.linkname)
+        return ArchiveMember(info.name, MemberKind.LINK, info.mode, info.linkname)
     if info.islnk():
-        return Member(info.name, MemberKind.HARD_LINK, info.mode, info.linkname)
+        return ArchiveMember(info.name, MemberKind.HARD_LINK, info.mode, info.linkname)
     if not info.isreg():
-        return Member(info.name, MemberKind.OTHER, info.mode)
+        return ArchiveMember(info.name, MemberKind.OTHER, info.mode)
     content = archive.extractfile(info)
     assert content is not None, "a regular member has a content"
-    return Member(info.name, MemberKind.FILE, info.mode, chunks=_counted(content, info.size, meter))
+    return ArchiveMember(info.name, MemberKind.FILE, info.mode, chunks=_counted(content, info.size, meter))
 
 
 # --- zip --------------------------------------------------------------------------------------------------------------
@@ -226,7 +226,7 @@ class _Careful:
         return True
 
 
-def _zip_members(source: Readable, meter: Meter, limits: ArchiveLimits) -> Iterator[Member]:
+def _zip_members(source: Readable, meter: Meter, limits: ArchiveLimits) -> Iterator[ArchiveMember]:
     """Zip has its directory at the end, so that the whole has to be there first; it waits on disk."""
     with tempfile.TemporaryFile() as file:
         while chunk := source.read(_CHUNK_BYTES):
@@ -242,7 +242,7 @@ def _zip_members(source: Readable, meter: Meter, limits: ArchiveLimits) -> Itera
                 yield _zip_member(archive, info, meter)
 
 
-def _zip_member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, meter: Meter) -> Member:
+def _zip_member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, meter: Meter) -> ArchiveMember:
     name = info.orig_filename  # zipfile cuts `filename` at a NUL
     if info.flag_bits & 1:
         raise PathAccessDenied(name, "is encrypted", hint="pack it without a password")
@@ -251,15 +251,15 @@ def _zip_member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, meter: Meter) -
     mode = info.external_attr >> 16 if info.create_system == _UNIX else 0
     kind = stat.S_IFMT(mode)
     if name.endswith("/") or kind == stat.S_IFDIR:
-        return Member(name, MemberKind.DIRECTORY, mode or None)
+        return ArchiveMember(name, MemberKind.DIRECTORY, mode or None)
     if kind not in (0, stat.S_IFREG, stat.S_IFLNK):
-        return Member(name, MemberKind.OTHER, mode)
+        return ArchiveMember(name, MemberKind.OTHER, mode)
     content = archive.open(info)
     if kind == stat.S_IFLNK:
         with content:
             target = content.read(_LONGEST_TARGET + 1)
-        return Member(name, MemberKind.LINK, mode, target.decode("utf-8", "surrogateescape"))
-    return Member(name, MemberKind.FILE, mode or None, chunks=_counted(content, None, meter))
+        return ArchiveMember(name, MemberKind.LINK, mode, target.decode("utf-8", "surrogateescape"))
+    return ArchiveMember(name, MemberKind.FILE, mode or None, chunks=_counted(content, None, meter))
 
 
 def _counted(content: IO[bytes], size: int | None, meter: Meter) -> Iterator[bytes]:
@@ -271,4 +271,4 @@ def _counted(content: IO[bytes], size: int | None, meter: Meter) -> Iterator[byt
             meter.unpacked(len(chunk))
             yield chunk
     if size is not None and got != size:
-        raise InvalidConfig("is no whole archive: a member is cut off", source=ARCHIVE)
+        raise InvalidArgument("is not a whole archive: a member is cut off", source=ARCHIVE)

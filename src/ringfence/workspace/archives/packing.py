@@ -23,8 +23,8 @@ from ringfence.workspace.archives.base import Archive, ArchiveLimits, Packed, ov
 from ringfence.workspace.beneath import O_PATH
 from ringfence.workspace.changing import PERMISSION_BITS
 from ringfence.workspace.faults import kind_in_words, require_directory, translating
-from ringfence.workspace.ground import Ground, reopened
 from ringfence.workspace.names import PathText, climb, join, split
+from ringfence.workspace.root_handle import RootHandle, reopened
 from ringfence.workspace.walking import LeftOut, Level, Walk
 
 _CHUNK_BYTES = 256 * 1024
@@ -48,7 +48,7 @@ class _Count:
     total_bytes: int = 0
 
 
-def pack(ground: Ground, path: PathText, target: BinaryIO, form: Archive, limits: ArchiveLimits) -> Packed:
+def pack(ground: RootHandle, path: PathText, target: BinaryIO, form: Archive, limits: ArchiveLimits) -> Packed:
     """
     Raises:
         PathAccessDenied: a limit, or a file that changed; the target then holds part of an archive.
@@ -80,7 +80,7 @@ def pack(ground: Ground, path: PathText, target: BinaryIO, form: Archive, limits
 
 
 def _add(
-    ground: Ground,
+    ground: RootHandle,
     writer: _Writer,
     level: Level,
     entry: os.DirEntry[str],
@@ -112,7 +112,7 @@ def _add(
 
 
 def _add_file(
-    ground: Ground, writer: _Writer, level: Level, name: str, path: str, count: _Count, limits: ArchiveLimits
+    ground: RootHandle, writer: _Writer, level: Level, name: str, path: str, count: _Count, limits: ArchiveLimits
 ) -> str | None:
     descriptor = os.open(name, O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=level.descriptor)
     try:
@@ -127,6 +127,8 @@ def _add_file(
         try:
             with reopened(descriptor, os.O_RDONLY) as opened, open(opened, "rb", closefd=False) as content:
                 writer.file(path, status, content)
+        except PathAccessDenied:
+            raise
         except PermissionError:
             count.total_bytes -= status.st_size
             return "cannot be read"

@@ -20,14 +20,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
-from ringfence.errors import InvalidConfig, PathAccessDenied, PathTraversalError, RingfenceError
+from ringfence.errors import InvalidArgument, PathAccessDenied, PathTraversalError, RingfenceError
 from ringfence.workspace.archives.base import Archive, ArchiveLimits, Unpacked
-from ringfence.workspace.archives.members import Member, MemberKind, Meter, Readable, members
+from ringfence.workspace.archives.members import ArchiveMember, MemberKind, Meter, Readable, members
 from ringfence.workspace.changing import fill_new, temporary_name
 from ringfence.workspace.faults import translating
-from ringfence.workspace.ground import Ground
 from ringfence.workspace.names import Asked, PathText, climb, join, parse, split
 from ringfence.workspace.reading import chunks_of
+from ringfence.workspace.root_handle import RootHandle
 
 _OPEN_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _NAMES_SHOWN = 20
@@ -45,11 +45,13 @@ class _Staged:
     target: bytes
 
 
-def unpack(ground: Ground, source: Readable, into: PathText, form: Archive | None, limits: ArchiveLimits) -> Unpacked:
+def unpack(
+    ground: RootHandle, source: Readable, into: PathText, form: Archive | None, limits: ArchiveLimits
+) -> Unpacked:
     """
     Raises:
         PathTraversalError, PathAccessDenied: a member leads out or is refused; its name is the error's `path`.
-        InvalidConfig: the archive is damaged or makes no sense.
+        InvalidArgument: the archive is damaged or makes no sense.
     """
     asked = ground.ask(into)
     meter = Meter(limits)
@@ -65,7 +67,7 @@ def unpack(ground: Ground, source: Readable, into: PathText, form: Archive | Non
 
 
 @contextmanager
-def _stage(ground: Ground) -> Iterator[int]:
+def _stage(ground: RootHandle) -> Iterator[int]:
     """A directory of our own in the workspace, so that renames out of it stay on one file system."""
     name = temporary_name()
     os.mkdir(name, 0o700, dir_fd=ground.descriptor)
@@ -87,7 +89,7 @@ def _stage(ground: Ground) -> Iterator[int]:
 
 
 class _Staging:
-    def __init__(self, ground: Ground, stage: int, into: bytes) -> None:
+    def __init__(self, ground: RootHandle, stage: int, into: bytes) -> None:
         self._ground = ground
         self._stage = stage
         self._into = into
@@ -95,14 +97,14 @@ class _Staging:
         self._numbers: dict[tuple[bytes, ...], bytes] = {}
         self.done: list[_Staged] = []
 
-    def take(self, member: Member) -> None:
+    def take(self, member: ArchiveMember) -> None:
         """Check a member against those before it, and put its content aside."""
         names = _names_of(member)
         kind = MemberKind.FILE if member.kind is MemberKind.HARD_LINK else member.kind
         if not names:
             if kind is MemberKind.DIRECTORY:  # `./`, which tar likes to begin with
                 return
-            raise InvalidConfig("has no name", source=repr(member.name))
+            raise InvalidArgument("has no name", source=repr(member.name))
         self._claim(member, names, kind)
         number = b"%d" % len(self.done)
         target = b""
@@ -123,7 +125,7 @@ class _Staging:
         self._numbers[names] = number
         self.done.append(_Staged(self._asked(member, names), names, kind, number, target))
 
-    def _claim(self, member: Member, names: tuple[bytes, ...], kind: MemberKind) -> None:
+    def _claim(self, member: ArchiveMember, names: tuple[bytes, ...], kind: MemberKind) -> None:
         for count in range(1, len(names)):
             above = self._kinds.setdefault(names[:count], MemberKind.DIRECTORY)
             if above is not MemberKind.DIRECTORY:
@@ -136,7 +138,7 @@ class _Staging:
                 member.name, "comes twice in the archive", rule="archive members", hint="pack each name once"
             )
 
-    def _copy(self, member: Member, number: bytes) -> None:
+    def _copy(self, member: ArchiveMember, number: bytes) -> None:
         """A second name for an earlier member; a copy, as files with two names cannot be read through this API."""
         parse(member.target)
         source = self._numbers.get(split(os.fsencode(member.target)))
@@ -149,11 +151,11 @@ class _Staging:
         finally:
             os.close(descriptor)
 
-    def _asked(self, member: Member, names: tuple[bytes, ...]) -> Asked:
+    def _asked(self, member: ArchiveMember, names: tuple[bytes, ...]) -> Asked:
         return Asked(member.name, join(self._into, *names))
 
 
-def _names_of(member: Member) -> tuple[bytes, ...]:
+def _names_of(member: ArchiveMember) -> tuple[bytes, ...]:
     _, data = parse(member.name)
     names = split(data)
     if data.startswith(b"/") or b".." in names:
@@ -161,7 +163,7 @@ def _names_of(member: Member) -> tuple[bytes, ...]:
     return names
 
 
-def _target_of(member: Member) -> bytes:
+def _target_of(member: ArchiveMember) -> bytes:
     _, target = parse(member.target)
     names = split(target)
     # `..` after a name is where a chain of links could climb; at the beginning, it can be counted.
@@ -172,7 +174,7 @@ def _target_of(member: Member) -> bytes:
     return target
 
 
-def _mode_of(member: Member) -> int | None:
+def _mode_of(member: ArchiveMember) -> int | None:
     return None if member.mode is None else stat.S_IMODE(member.mode)
 
 
@@ -185,7 +187,7 @@ def _leads_out(name: str, target: bytes) -> PathTraversalError:
 # --- steps 2 and 3 ----------------------------------------------------------------------------------------------------
 
 
-def _judge(ground: Ground, asked: Asked, staged: list[_Staged]) -> None:
+def _judge(ground: RootHandle, asked: Asked, staged: list[_Staged]) -> None:
     real_places = ground.protected_places(asked)
     for item in staged:
         with translating(item.asked):
@@ -199,8 +201,8 @@ def _judge(ground: Ground, asked: Asked, staged: list[_Staged]) -> None:
             _forbid_wrong_kind(ground, item, place)
 
 
-def _forbid_wrong_kind(ground: Ground, item: _Staged, place: bytes) -> None:
-    """Files and links replace what is no directory; directories join one that is there."""
+def _forbid_wrong_kind(ground: RootHandle, item: _Staged, place: bytes) -> None:
+    """Files and links replace what is not a directory; directories join one that is there."""
     try:
         descriptor = ground.resolver(ground.descriptor, place, os.O_NOFOLLOW)
     except FileNotFoundError:
@@ -216,7 +218,7 @@ def _forbid_wrong_kind(ground: Ground, item: _Staged, place: bytes) -> None:
         raise PathAccessDenied(item.asked.text, "is a file in the archive and a directory here", hint="delete it first")
 
 
-def _place(ground: Ground, stage: int, staged: list[_Staged]) -> None:
+def _place(ground: RootHandle, stage: int, staged: list[_Staged]) -> None:
     for count, item in enumerate(staged):
         try:
             with translating(item.asked):
@@ -225,7 +227,7 @@ def _place(ground: Ground, stage: int, staged: list[_Staged]) -> None:
             raise _stopped(item, error, staged[:count]) from error
 
 
-def _place_one(ground: Ground, stage: int, item: _Staged) -> None:
+def _place_one(ground: RootHandle, stage: int, item: _Staged) -> None:
     if item.kind is MemberKind.DIRECTORY:
         os.close(ground.directory(item.asked, item.asked.relative, make=True))
         return

@@ -3,8 +3,12 @@
 A hook gets another name beside it, which git does not run; set-uid bits and capabilities are taken away. Settings and
 workflows are somebody's to read: they are only reported.
 
-Everything goes by the descriptor of the directory and without following links, since the agent may still run. A name
-that a link has taken is renamed like any other: what the link leads to is not touched.
+What may have been there before the run keeps its name and its rights: a person's own hook, say one that looks for
+secrets, must not be switched off by an agent that touches it.
+
+Everything goes by the descriptor of the directory and without following links, neither at the end nor on the way, since
+the agent may still run: a directory of its own that has become a link to a person's hooks leads nowhere. A name that a
+link has taken is renamed like any other: what the link leads to is not touched.
 """
 
 import os
@@ -13,12 +17,12 @@ import stat
 from collections.abc import Iterable
 from contextlib import suppress
 
-from ringfence.errors import InvalidConfig
-from ringfence.workspace.beneath import O_PATH, Resolver, choose_resolver
+from ringfence.errors import FileError
+from ringfence.workspace.beneath import O_PATH, open_directory
 from ringfence.workspace.leftovers.base import Leftover, LeftoverKind
-from ringfence.workspace.leftovers.gitfiles import HOOKS
+from ringfence.workspace.leftovers.gitfiles import DISARMED
 
-SUFFIX = ".disarmed"
+SUFFIX = DISARMED
 _SPECIAL_BITS = stat.S_ISUID | stat.S_ISGID
 
 
@@ -26,28 +30,27 @@ def disarm(root: str | os.PathLike[str], leftovers: Iterable[Leftover]) -> tuple
     """Disarm what can be; those that were.
 
     Raises:
-        InvalidConfig: `root` is no directory.
+        NotFound, NotADirectory: `root` is not a directory.
     """
     try:
         top = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError as error:
-        raise InvalidConfig(f"is no directory: {error.strerror}", source=repr(os.fspath(root))) from error
+        raise FileError.of(error.errno or 0, os.fspath(root), f"is not a directory: {error.strerror}") from error
     try:
-        resolver = choose_resolver(top)
-        return tuple(leftover for leftover in leftovers if _disarm(top, resolver, leftover))
+        return tuple(each for each in leftovers if not each.is_old and _disarm(top, each))
     finally:
         os.close(top)
 
 
-def _disarm(top: int, resolver: Resolver, leftover: Leftover) -> bool:
+def _disarm(top: int, leftover: Leftover) -> bool:
     head, name = os.path.split(leftover.path)
     try:
-        parent = resolver(top, os.fsencode(head or "."), os.O_DIRECTORY)
+        parent = open_directory(top, os.fsencode(head))
     except OSError:
         return False
     try:
         match leftover.kind:
-            case LeftoverKind.GIT_HOOK if name.casefold() in HOOKS:
+            case LeftoverKind.GIT_HOOK if os.path.basename(head).casefold() == "hooks":
                 return _rename(parent, name)
             case LeftoverKind.SET_UID:
                 return _drop_special_bits(parent, name)

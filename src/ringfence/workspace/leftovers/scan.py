@@ -1,44 +1,61 @@
 """Find what an agent left that another program would run: among paths that changed, or in a workspace as it is.
 
 Everything looked at is the agent's: nothing is followed, settings are read up to a size, and the scan ends at a budget
-of entries and of time, and says so. Names decide first (`rows`), then what git would make of a file (`gitfiles`), then
-permission bits and capabilities.
+of names and of time, and says so. Names that others obey, and what lies below them, are looked at first and to the end
+of the budget; the modes of all other files only up to a smaller one, so that a flood of files hides little.
 
-In a live workspace something is new if it was not there before: exactly, where a scan from before the run is at hand;
-else if its ctime, which the agent cannot set back, is not older than the run, or if a directory above it was renamed
-during the run, which shows as a ctime that is newer than the mtime.
+Something is new if its ctime, which the agent cannot set back, is not older than the run. What is older counts, too,
+where it got its place during the run: below a directory that was moved there; or in a directory that has become one of
+git's, or that others obey and whose own ctime is new (`_may_be_moved`). Whether a file was *made* during the run is
+told by its birth time: a `Leftover` that is older says so.
 
-What this does not protect against: programs that are run because a person or a build names them; an agent that, without
-a scan from before, renames a directory that was there and then makes something in it; and what is still running and
-makes files after the scan.
+What the wall held (`held`) was not changed by the run, whatever its times say: a person's hooks stay a person's. And
+the directories on the way to it cannot have been moved.
+
+What this does not protect against: programs that are run because a person or a build names them; and what is still
+running and makes files after the scan.
 """
 
 import errno
 import os
 import stat
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from enum import Enum, auto
+from typing import Final
 
-from ringfence.errors import InvalidConfig
-from ringfence.values.violation import LEFTOVER_RULE, Severity, Violation, ViolationType
-from ringfence.workspace.beneath import Resolver, choose_resolver
-from ringfence.workspace.leftovers.base import Leftover, LeftoverKind
-from ringfence.workspace.leftovers.gitfiles import CONFIG_LIMIT_BYTES, CONFIGS, HOOKS, setting_that_runs
-from ringfence.workspace.leftovers.rows import rows_for
-from ringfence.workspace.names import climb
+from ringfence.errors import FileError
+from ringfence.values.outcome import FileState, Touched
+from ringfence.values.violation import Violation
+from ringfence.workspace.beneath import open_directory
+from ringfence.workspace.calls import birth_ns
+from ringfence.workspace.leftovers.base import Leftover, LeftoverKind, unsure
+from ringfence.workspace.leftovers.gitconfig import LIMIT_BYTES
+from ringfence.workspace.leftovers.gitfiles import DIRECTORIES, NAMES, completes, is_complete
+from ringfence.workspace.leftovers.gitkeys import Setting
+from ringfence.workspace.leftovers.gitreader import read_by_git
+from ringfence.workspace.leftovers.judge import is_by_content, judge
+from ringfence.workspace.leftovers.rows import is_named
 from ringfence.workspace.walking import Level, Walk
 
-LIMIT_ENTRIES = 500_000
-LIMIT_SECONDS = 5.0
+LIMIT_ENTRIES: Final = 500_000
+LIMIT_MODES: Final = 200_000
+LIMIT_SECONDS: Final = 5.0
+_READINGS: Final = 50
+"""How often git's own reader is asked in one scan: each time takes a new process. What is left cannot be told."""
+
+_TICK_NS: Final = 20_000_000
+"""Two changes within a tick of the kernel's clock (10 ms at most) may have the same time."""
+
+_PLACE: Final = frozenset({"rename", "link"})
+"""Operations that put an old file at another place; not on every file system its ctime tells."""
+_METADATA: Final = frozenset({"chmod", "chown"})
 
 _OPEN_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _OPEN_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
-_GIT_DIRECTORY = ("HEAD", "objects", "refs")
-_SETTINGS_OF_GIT = "git, by any command in the repository"
-
-Identity = tuple[int, int, int, int]
+_SPECIAL = stat.S_ISUID | stat.S_ISGID
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,272 +64,387 @@ class Scan:
 
     leftovers: tuple[Leftover, ...]
     looked_at: int
-    """Entries."""
+    """Names."""
     cut_short: str = ""
     """Why not everything was looked at; empty if it was."""
-    identities: dict[tuple[str, LeftoverKind], Identity] = field(default_factory=dict, repr=False)
-    """Which file each one was, for a scan that comes later."""
+    met: tuple[str, ...] = ()
+    """Git directories that are new or were changed, and files whose content decides: to be looked at again (`watch`),
+    since whoever has one open, or another link to it, can change it without a name being seen."""
 
     def violations(self, at: float = 0.0) -> tuple[Violation, ...]:
         """Each leftover as a violation, and one more if not everything was looked at."""
         found = tuple(leftover.violation(at) for leftover in self.leftovers)
-        if not self.cut_short:
-            return found
-        unsure = Violation(
-            ViolationType.DANGEROUS_PATTERN,
-            Severity.MEDIUM,
-            f"the search for what was left behind is not complete: {self.cut_short}",
-            f"{LEFTOVER_RULE}scan",
-            "raise its limits, or look through the rest by hand",
-            at=at,
-        )
-        return (*found, unsure)
+        return (*found, unsure(self.cut_short, at)) if self.cut_short else found
 
 
-def leftovers_among(root: str | os.PathLike[str], changed: Iterable[str]) -> tuple[Leftover, ...]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScanLimits:
+    """Where a scan ends."""
+
+    entries: int = LIMIT_ENTRIES
+    modes: int = LIMIT_MODES
+    """Files that are looked at although nothing in their path says anything."""
+    seconds: float = LIMIT_SECONDS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Since:
+    """What counts as the run's doing."""
+
+    ns: int = 0
+    """When it began, by the clock that file times are taken from (CLOCK_REALTIME_COARSE); 0 finds all."""
+    held: frozenset[str] = frozenset()
+    """Relative paths that the wall kept from being changed, with all below them."""
+    touched: Mapping[str, Touched] = field(default_factory=dict)
+    """What is known of relative paths that the run was about: what they were before, and what was done."""
+
+    def happened(self, path: str, status: os.stat_result) -> "Happened":
+        """What became of a path, as it is now."""
+        is_new = status.st_ctime_ns >= self.ns
+        known = self.touched.get(path)
+        if known is None:
+            return Happened.CHANGED if is_new else Happened.NOTHING
+        before = known.before
+        if before is None or before.inode != status.st_ino:
+            return Happened.PLACED if is_new or known.operations & _PLACE else Happened.NOTHING
+        if known.operations and known.operations <= _METADATA and _look_same(before, status):
+            return Happened.NOTHING  # a mode that was set to what it was
+        is_same = before.ctime_ns == status.st_ctime_ns and before.ctime_ns < self.ns - _TICK_NS
+        return Happened.NOTHING if is_same else Happened.CHANGED
+
+    def is_held(self, path: str) -> bool:
+        return bool(self.held) and any(each in self.held for each in _upwards(path))
+
+    def pinned(self) -> frozenset[str]:
+        """The directories on the way to what was held."""
+        return frozenset(above for path in self.held for above in _upwards(path) if above != path)
+
+
+def _look_same(before: FileState, status: os.stat_result) -> bool:
+    now = (status.st_mode, status.st_size, status.st_mtime_ns)
+    return (before.mode, before.size, before.mtime_ns) == now
+
+
+class Happened(Enum):
+    NOTHING = auto()
+    CHANGED = auto()
+    PLACED = auto()
+    """It was made, or moved there: whatever lies in it is new at its place."""
+
+
+ALL: Final = Since()
+
+
+def leftovers_among(root: str | os.PathLike[str], changed: Iterable[str], since: Since = ALL) -> Scan:
     """Those among paths, relative to `root`, that are known to have changed; what is not there any more is passed over.
 
     Raises:
-        InvalidConfig: `root` is no directory.
+        NotFound, NotADirectory: `root` is not a directory.
     """
-    found: dict[tuple[str, LeftoverKind], Leftover] = {}
     top = _open_top(root)
     try:
-        resolver = choose_resolver(top)
-        for path in changed:
-            for leftover in _judge_path(top, resolver, path):
-                found.setdefault((leftover.path, leftover.kind), leftover)
+        return _Among(top, since).look(changed)
     finally:
         os.close(top)
-    return tuple(found.values())
 
 
-def find_leftovers(
-    root: str | os.PathLike[str],
-    *,
-    since_ns: int = 0,
-    before: Scan | None = None,
-    limit_entries: int = LIMIT_ENTRIES,
-    limit_seconds: float = LIMIT_SECONDS,
-) -> Scan:
+def find_leftovers(root: str | os.PathLike[str], since: Since = ALL, limits: ScanLimits | None = None) -> Scan:
     """Look through a workspace.
 
-    Args:
-        since_ns: when the run began, by the clock that file times are taken from (CLOCK_REALTIME_COARSE); 0 finds all.
-        before: a scan from before the run; then only what is new or other than there, whatever its times.
-
     Raises:
-        InvalidConfig: `root` is no directory.
+        NotFound, NotADirectory: `root` is not a directory.
     """
     top = _open_top(root)
     try:
-        return _scan(top, since_ns, before, limit_entries, time.monotonic() + limit_seconds)
+        return _Search(since, limits or ScanLimits()).look(top, (), everything=False)
     finally:
         os.close(top)
+
+
+class _Collected:
+    """What was found so far, each thing once; and the one budget for git's own reader."""
+
+    def __init__(self, since: Since) -> None:
+        self._since = since
+        self.placed: set[str] = set()
+        """Paths that were made or moved there: so were those below."""
+        self._found: dict[tuple[str, LeftoverKind], Leftover] = {}
+        self._readings = _READINGS
+        self.met: dict[str, None] = {}
+
+    @property
+    def leftovers(self) -> tuple[Leftover, ...]:
+        return tuple(self._found.values())
+
+    def judge(self, parent: int, names: tuple[str, ...], mode: int) -> None:
+        if is_by_content(names):
+            self.met["/".join(names)] = None
+        for leftover in judge(_File(parent, names, mode, self._by_git)):
+            key = (leftover.path, leftover.kind)
+            if key not in self._found:
+                self._found[key] = self._dated(leftover, parent, names)
+
+    def _dated(self, leftover: Leftover, parent: int, names: tuple[str, ...]) -> Leftover:
+        """Whether it was made by the run, or put there by it: else it may have been there before."""
+        if any(path in self.placed for path in _upwards("/".join(names))):
+            return leftover
+        born = None
+        with suppress(OSError):
+            born = birth_ns(parent, names[-1])
+        is_made = not self._since.ns or (born is not None and born >= self._since.ns)
+        return leftover if is_made else replace(leftover, is_old=True)
+
+    def _by_git(self, data: bytes) -> tuple[Setting, ...] | None:
+        self._readings -= 1
+        return read_by_git(data) if self._readings >= 0 else None
 
 
 # --- a live workspace -------------------------------------------------------------------------------------------------
 
 
-def _scan(top: int, since_ns: int, before: Scan | None, limit_entries: int, deadline: float) -> Scan:
-    found: dict[tuple[str, LeftoverKind], Leftover] = {}
-    identities: dict[tuple[str, LeftoverKind], Identity] = {}
-    walk = Walk(top, limit_entries)
-    moved: set[bytes] = set()
-    cut_short = ""
-    ns = 0 if before is not None else since_ns
-    try:
-        for level in walk:
-            if _was_moved(level, moved, ns):
-                moved.add(level.path)
-            for leftover, status in _in_level(level, ns, everything=level.path in moved):
-                key = (leftover.path, leftover.kind)
-                identities[key] = _identity(status)
-                if before is None or before.identities.get(key) != identities[key]:
-                    found.setdefault(key, leftover)
-            if time.monotonic() > deadline:
-                cut_short = f"time was up after {walk.looked_at} entries"
-                break
-    except OSError as error:
-        if error.errno != errno.EAGAIN:
-            raise
-        cut_short = "a directory was moved while it was looked at"
-    if walk.is_cut:
-        cut_short = f"only {limit_entries} entries were looked at"
-    if walk.unread and not cut_short:
-        cut_short = f"{len(walk.unread)} directories could not be read, the first is {walk.unread[0].path!r}"
-    return Scan(tuple(found.values()), walk.looked_at, cut_short, identities)
+class _Search:
+    def __init__(self, since: Since, limits: ScanLimits, into: _Collected | None = None) -> None:
+        self._since = since
+        self._pinned = since.pinned()
+        self._limits = limits
+        self._modes_left = limits.modes
+        self._unlooked = 0
+        self._into = into or _Collected(since)
 
-
-def _was_moved(level: Level, moved: set[bytes], since_ns: int) -> bool:
-    """Whether a directory, or one above it, got its name during the run, so that all in it is new at its place."""
-    if not level.path:
-        return False
-    if level.path.rpartition(b"/")[0] in moved:
-        return True
-    status = os.fstat(level.descriptor)
-    return status.st_ctime_ns >= since_ns > status.st_mtime_ns
-
-
-def _in_level(level: Level, since_ns: int, *, everything: bool) -> Iterator[tuple[Leftover, os.stat_result]]:
-    new = list(_new_in(level, 0 if everything else since_ns))
-    if not new:
-        return
-    above = tuple(os.fsdecode(level.path).split("/")) if level.path else ()
-    is_git = {*_GIT_DIRECTORY} <= {entry.name for entry in level.entries}
-    above_is_git = above[-1:] == ("hooks",) and _is_git_directory(level.descriptor, "..")
-    for name, status in new:
-        place = _Place(level.descriptor, name, (*above, name), is_git, above_is_git)
-        for leftover in _judge(place, status):
-            yield leftover, status
-
-
-def _new_in(level: Level, since_ns: int) -> Iterator[tuple[str, os.stat_result]]:
-    """What is new in a directory, but for directories. Most of a scan's time is spent here."""
-    for entry in level.entries:
+    def look(self, top: int, prefix: tuple[str, ...], *, everything: bool) -> Scan:
+        """Look through the directory `top`, whose own path is `prefix`; at all of it, however old, if `everything`."""
+        deadline = time.monotonic() + self._limits.seconds
+        walk = Walk(top, self._limits.entries)
+        new: set[bytes] = set()
+        cut_short = ""
         try:
-            status = entry.stat(follow_symlinks=False)
-        except FileNotFoundError:
-            continue
-        if status.st_ctime_ns >= since_ns and not stat.S_ISDIR(status.st_mode):
-            yield entry.name, status
+            for level in walk:
+                names = (*prefix, *(os.fsdecode(level.path).split("/") if level.path else ()))
+                self._enter_first_what_is_named(level, "/".join(names))
+                above = level.path.rpartition(b"/")[0]
+                if everything or (level.path and above in new) or self._may_be_moved(level, names):
+                    new.add(level.path)
+                self._meet(level, names, is_new=level.path in new)
+                self._look_at(level, names, everything=everything or level.path in new)
+                if time.monotonic() > deadline:
+                    cut_short = f"time was up after {walk.looked_at} names"
+                    break
+        except OSError as error:
+            if error.errno != errno.EAGAIN:
+                raise
+            cut_short = "a directory was moved while it was looked at"
+        if walk.is_cut:
+            cut_short = f"there are more than {self._limits.entries} names"
+        if walk.unread and not cut_short:
+            cut_short = f"{len(walk.unread)} directories could not be read, the first is {walk.unread[0].path!r}"
+        if self._unlooked and not cut_short:
+            cut_short = f"the modes of {self._unlooked} files, of too many, were not looked at"
+        return Scan(self._into.leftovers, walk.looked_at, cut_short, tuple(self._into.met))
+
+    def _enter_first_what_is_named(self, level: Level, path: str) -> None:
+        """The last of `below` is entered first. What was held is not entered at all."""
+        if self._since.held:
+            level.below = [name for name in level.below if _joined(path, os.fsdecode(name)) not in self._since.held]
+        level.below.sort(key=lambda name: _is_hot(os.fsdecode(name).casefold()))
+
+    def _meet(self, level: Level, names: tuple[str, ...], *, is_new: bool) -> None:
+        """A directory on the way to what was held is the person's, and the wall keeps what matters in it."""
+        path = "/".join(names)
+        if path in self._pinned or (not path and self._since.held):
+            return
+        if not is_new and os.fstat(level.descriptor).st_ctime_ns < self._since.ns:
+            return
+        if (path and names[-1].casefold() == ".git") or is_complete({entry.name for entry in level.entries}):
+            self._into.met[path] = None
+
+    def _may_be_moved(self, level: Level, names: tuple[str, ...]) -> bool:
+        """Whether old files of a directory may have got their place during the run.
+
+        A rename changes the ctime of a directory, and nothing else; making something in it changes its mtime, too. So
+        a new ctime alone says that it was moved (or its mode changed). With a new mtime it may have been moved and then
+        written to; that is only asked about directories that mean something by their name or as a whole.
+        """
+        if not names or "/".join(names) in self._pinned:
+            return False
+        status = os.fstat(level.descriptor)
+        if status.st_ctime_ns < self._since.ns or not self._since.ns:
+            return False
+        if status.st_mtime_ns < self._since.ns or names[-1].casefold() == ".git" or is_named(names[-1].casefold()):
+            return True
+        is_hooks = names[-1].casefold() == "hooks" and _is_git_directory(level.descriptor, "..")
+        return is_hooks or is_complete({entry.name for entry in level.entries})
+
+    def _look_at(self, level: Level, names: tuple[str, ...], *, everything: bool) -> None:
+        """Most of a scan's time is spent here, on files that are older."""
+        since_ns = 0 if everything else self._since.ns
+        is_hot = any(_is_hot(name.casefold()) for name in names)
+        path = "/".join(names)
+        for entry in level.entries:
+            if self._modes_left <= 0 and not (is_hot or entry.is_symlink() or _is_hot(entry.name.casefold())):
+                self._unlooked += not entry.is_dir(follow_symlinks=False)
+                continue
+            self._modes_left -= 1
+            try:
+                status = entry.stat(follow_symlinks=False)
+            except FileNotFoundError:
+                continue
+            mode = status.st_mode
+            if status.st_ctime_ns < since_ns or stat.S_ISDIR(mode):
+                continue
+            is_plain = stat.S_ISREG(mode) and not mode & (_SPECIAL | 0o111)
+            if is_plain and not is_hot and not _is_hot(entry.name.casefold()):
+                continue
+            if _joined(path, entry.name) not in self._since.held:
+                self._into.judge(level.descriptor, (*names, entry.name), mode)
+
+
+def _is_hot(name: str) -> bool:
+    """Whether a name, its letter case folded, says that others may obey what has it or lies below it."""
+    return name in NAMES or name in DIRECTORIES or is_named(name)
 
 
 # --- paths that changed -----------------------------------------------------------------------------------------------
 
 
-def _judge_path(top: int, resolver: Resolver, path: str) -> Iterator[Leftover]:
-    head, name = os.path.split(path.rstrip("/"))
-    try:
-        parent = resolver(top, os.fsencode(head or "."), os.O_DIRECTORY)
-    except (OSError, ValueError):  # not there any more, or not below: nothing was left
-        return
-    try:
-        status = os.stat(name, dir_fd=parent, follow_symlinks=False)
-        if stat.S_ISDIR(status.st_mode):
+@dataclass(slots=True)
+class _Among:
+    top: int
+    since: Since
+    into: _Collected = field(init=False)
+    cut_short: str = ""
+    looked_at: int = 0
+    seen: set[tuple[str, bool]] = field(default_factory=set)
+    """Directories that were looked at as a whole, and whether at everything in them."""
+    pinned: frozenset[str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.into = _Collected(self.since)
+        self.pinned = self.since.pinned()
+
+    def look(self, changed: Iterable[str]) -> Scan:
+        for path in changed:
+            names = tuple(part for part in path.split("/") if part not in ("", "."))
+            if names and not self.since.is_held("/".join(names)):
+                self.looked_at += 1
+                self._look_at(names)
+        return Scan(self.into.leftovers, self.looked_at, self.cut_short, tuple(self.into.met))
+
+    def _look_at(self, names: tuple[str, ...]) -> None:
+        # A directory on the way may have become a link since, say to a person's own hooks: what lies behind it has
+        # another path, and is not what the run made under this one. The link itself is among what was changed.
+        try:
+            parent = open_directory(self.top, os.fsencode("/".join(names[:-1])))
+        except (OSError, ValueError):  # not there any more, or not below: nothing was left
             return
-        names = tuple(part for part in path.split("/") if part not in ("", "."))
-        above_is_git = names[-2:-1] == ("hooks",) and _is_git_directory(parent, "..")
-        yield from _judge(_Place(parent, name, names, _is_git_directory(parent, "."), above_is_git), status)
-    except (OSError, ValueError):  # gone meanwhile, or a name that nothing can have
-        return
-    finally:
-        os.close(parent)
+        try:
+            status = os.stat(names[-1], dir_fd=parent, follow_symlinks=False)
+            path = "/".join(names)
+            happened = self.since.happened(path, status)
+            if happened is Happened.PLACED:
+                self.into.placed.add(path)
+            if stat.S_ISDIR(status.st_mode):
+                if happened is Happened.PLACED or path not in self.since.touched:
+                    self._all_in(parent, names[-1], names, everything=happened is Happened.PLACED)
+            elif happened is not Happened.NOTHING:
+                self.into.judge(parent, names, status.st_mode)
+            if completes(names[-1]) and _is_git_directory(parent, "."):
+                self._all_in(parent, ".", names[:-1], everything=True)
+        except (OSError, ValueError):  # gone meanwhile, or a name that nothing can have
+            return
+        finally:
+            os.close(parent)
+
+    def _all_in(self, parent: int, name: str, names: tuple[str, ...], *, everything: bool) -> None:
+        """A directory that was moved there, or that is one of git's now: all in it is new at its place. One of which
+        nobody knows what it was before is searched as the whole workspace would be."""
+        path = "/".join(names)
+        if (path, everything) in self.seen or (everything and path in self.pinned):
+            return
+        self.seen.add((path, everything))
+        directory = os.open(name, _OPEN_DIRECTORY | os.O_NOFOLLOW, dir_fd=parent)
+        try:
+            scan = _Search(self.since, ScanLimits(), self.into).look(directory, names, everything=everything)
+        finally:
+            os.close(directory)
+        self.cut_short = self.cut_short or scan.cut_short
+        self.looked_at += scan.looked_at
 
 
 # --- one file ---------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
-    """A file by the descriptor of its directory, and what is known about where it lies."""
+class _File:
+    """See `base.Found`: a file by the descriptor of its directory."""
 
     parent: int
-    name: str
     names: tuple[str, ...]
-    is_in_git_directory: bool
-    is_in_hooks_of_git: bool
+    mode: int
+    by_git: Callable[[bytes], tuple[Setting, ...] | None]
 
     @property
     def path(self) -> str:
         return "/".join(self.names)
 
-    @property
-    def is_below_dot_git(self) -> bool:
-        return any(name.casefold() == ".git" for name in self.names[:-1])
+    def is_git_directory(self, up: int) -> bool:
+        return up < len(self.names) and _is_git_directory(self.parent, "/".join([".."] * up) or ".")
 
-
-def _judge(place: _Place, status: os.stat_result) -> Iterator[Leftover]:
-    for row, count in rows_for(place.names):
-        yield Leftover("/".join(place.names[:count]), row.kind, row.why, row.run_by)
-    for judge in (_hook, _config, _redirect):
-        leftover = judge(place)
-        if leftover is not None:
-            yield leftover
-    if stat.S_ISREG(status.st_mode):
-        if status.st_mode & (stat.S_ISUID | stat.S_ISGID):
-            why = f"its mode is {stat.S_IMODE(status.st_mode):04o}"
-            yield Leftover(place.path, LeftoverKind.SET_UID, why, "anybody, with its owner's rights")
-        if status.st_mode & 0o111 and _has_capabilities(place):
-            yield Leftover(
-                place.path, LeftoverKind.FILE_CAPABILITY, "it carries capabilities", "anybody, with more rights"
-            )
-
-
-def _hook(place: _Place) -> Leftover | None:
-    is_hook = place.name.casefold() in HOOKS and place.names[-2:-1] == ("hooks",)
-    if is_hook and (place.is_in_hooks_of_git or place.is_below_dot_git):
-        return Leftover(place.path, LeftoverKind.GIT_HOOK, "a hook of a repository", f"git, at {place.name}")
-    return None
-
-
-def _config(place: _Place) -> Leftover | None:
-    is_of_git = place.is_in_git_directory or place.names[-2:-1] == (".git",)
-    if place.name.casefold() not in CONFIGS or not (is_of_git or place.is_below_dot_git):
-        return None
-    text = _read(place)
-    why = "its settings cannot be read" if text is None else setting_that_runs(text)
-    if why is None:
-        return None
-    return Leftover(place.path, LeftoverKind.GIT_CONFIG, f"it sets {why}", _SETTINGS_OF_GIT)
-
-
-def _redirect(place: _Place) -> Leftover | None:
-    """A `.git` that is a file or a link, or a `commondir`, that sends git to a directory out of sight."""
-    is_pointer = place.name.casefold() == ".git" or (place.name == "commondir" and place.is_below_dot_git)
-    if not is_pointer:
-        return None
-    target = (_read(place) or "").removeprefix("gitdir:").strip()
-    above = tuple(map(os.fsencode, place.names[:-1]))
-    if target and not target.startswith("/") and climb(above, os.fsencode(target)) is not None:
-        return None  # inside, where what it points to is looked at as well
-    return Leftover(place.path, LeftoverKind.GIT_REDIRECT, f"it points to {target[:200]!r}", _SETTINGS_OF_GIT)
-
-
-def _read(place: _Place) -> str | None:
-    """A small file, or where a link leads; None if that cannot be said."""
-    with suppress(OSError):
-        return os.readlink(place.name, dir_fd=place.parent)
-    try:
-        descriptor = os.open(place.name, _OPEN_FILE, dir_fd=place.parent)
-    except OSError:
-        return None
-    try:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+    def read(self) -> bytes | None:
+        try:
+            descriptor = os.open(self.names[-1], _OPEN_FILE, dir_fd=self.parent)
+        except OSError:
             return None
-        data = os.read(descriptor, CONFIG_LIMIT_BYTES + 1)
-    except OSError:
-        return None
-    finally:
-        os.close(descriptor)
-    return data.decode("utf-8", "surrogateescape") if len(data) <= CONFIG_LIMIT_BYTES else None
+        try:
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                return None
+            data = os.read(descriptor, LIMIT_BYTES + 1)
+        except OSError:
+            return None
+        finally:
+            os.close(descriptor)
+        return data if len(data) <= LIMIT_BYTES else None
 
-
-def _has_capabilities(place: _Place) -> bool:
-    with suppress(OSError):
-        path = f"/proc/self/fd/{place.parent}/{place.name}"
-        return bool(os.getxattr(path, "security.capability", follow_symlinks=False))
-    return False
+    def has_capabilities(self) -> bool:
+        with suppress(OSError):
+            path = f"/proc/self/fd/{self.parent}/{self.names[-1]}"
+            return bool(os.getxattr(path, "security.capability", follow_symlinks=False))
+        return False
 
 
 def _is_git_directory(directory: int, relative: str) -> bool:
-    return all(_exists(directory, f"{relative}/{name}") for name in _GIT_DIRECTORY)
+    return is_complete(_Names(directory, relative))
 
 
-def _exists(directory: int, path: str) -> bool:
-    try:
-        os.stat(path, dir_fd=directory, follow_symlinks=False)
-    except OSError:
-        return False
-    return True
+@dataclass(frozen=True, slots=True)
+class _Names:
+    """What is in a directory, asked one by one."""
+
+    directory: int
+    relative: str
+
+    def __contains__(self, name: object) -> bool:
+        try:
+            os.stat(f"{self.relative}/{name}", dir_fd=self.directory, follow_symlinks=False)
+        except OSError:
+            return False
+        return True
 
 
-def _identity(status: os.stat_result) -> Identity:
-    return (status.st_dev, status.st_ino, status.st_mtime_ns, status.st_ctime_ns)
+def _joined(above: str, name: str) -> str:
+    return f"{above}/{name}" if above else name
+
+
+def _upwards(path: str) -> Iterator[str]:
+    """A path, and the directories on the way to it, from the nearest up; the top is not among them."""
+    while path:
+        yield path
+        path = path.rpartition("/")[0]
 
 
 def _open_top(root: str | os.PathLike[str]) -> int:
     try:
         return os.open(root, _OPEN_DIRECTORY)
     except OSError as error:
-        raise InvalidConfig(f"is no directory to read: {error.strerror}", source=repr(os.fspath(root))) from error
+        raise FileError.of(
+            error.errno or 0, os.fspath(root), f"is not a directory to read: {error.strerror}"
+        ) from error

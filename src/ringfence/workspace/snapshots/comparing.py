@@ -10,7 +10,7 @@ from ringfence.workspace.snapshots.objects import Objects
 from ringfence.workspace.snapshots.tree import DirectoryNode, FileNode, Node, decode
 
 
-class ChangeKind(StrEnum):
+class DifferenceKind(StrEnum):
     """What became of a path."""
 
     ADDED = "added"
@@ -23,18 +23,20 @@ class ChangeKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class Difference:
+    """What differs at one path between two snapshots."""
+
     path: str
-    kind: ChangeKind
+    kind: DifferenceKind
 
 
-def changes(objects: Objects, old: DirectoryNode, new: DirectoryNode) -> tuple[Change, ...]:
+def changes(objects: Objects, old: DirectoryNode, new: DirectoryNode) -> tuple[Difference, ...]:
     """All differences but times, sorted by path.
 
     Raises:
-        Internal: an object is missing or damaged.
+        Damaged: an object is missing or damaged.
     """
-    found: list[Change] = []
+    found: list[Difference] = []
     todo: list[tuple[bytes, DirectoryNode | None, DirectoryNode | None]] = [(b"", old, new)]
     while todo:
         path, before, after = todo.pop()
@@ -45,29 +47,29 @@ def changes(objects: Objects, old: DirectoryNode, new: DirectoryNode) -> tuple[C
         for name in left.keys() | right.keys():
             below = join(path, name)
             one, other = left.get(name), right.get(name)
-            found += (Change(os.fsdecode(below), kind) for kind in _differences(one, other))
+            found += (Difference(os.fsdecode(below), kind) for kind in _differences(one, other))
             if isinstance(one, DirectoryNode) or isinstance(other, DirectoryNode):
                 todo.append((below, _directory(one), _directory(other)))
     return tuple(sorted(found, key=lambda change: change.path))
 
 
-def _differences(one: Node | None, other: Node | None) -> Iterator[ChangeKind]:
+def _differences(one: Node | None, other: Node | None) -> Iterator[DifferenceKind]:
     if one is None:
-        yield ChangeKind.ADDED
+        yield DifferenceKind.ADDED
     elif other is None:
-        yield ChangeKind.REMOVED
+        yield DifferenceKind.REMOVED
     elif type(one) is not type(other):
-        yield ChangeKind.KIND
+        yield DifferenceKind.KIND
     elif isinstance(one, FileNode) and isinstance(other, FileNode):
         if (one.size, one.pieces) != (other.size, other.pieces):
-            yield ChangeKind.CONTENT
+            yield DifferenceKind.CONTENT
         elif (one.mode, one.attributes) != (other.mode, other.attributes):
-            yield ChangeKind.MODE
+            yield DifferenceKind.MODE
     elif isinstance(one, DirectoryNode) and isinstance(other, DirectoryNode):
         if (one.mode, one.attributes) != (other.mode, other.attributes):
-            yield ChangeKind.MODE
+            yield DifferenceKind.MODE
     elif one != other:
-        yield ChangeKind.CONTENT
+        yield DifferenceKind.CONTENT
 
 
 def _directory(node: Node | None) -> DirectoryNode | None:

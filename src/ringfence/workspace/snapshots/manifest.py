@@ -64,7 +64,7 @@ def encode(snapshot: Snapshot) -> bytes:
 def decode(data: bytes, name: str) -> Snapshot:
     """
     Raises:
-        Internal: it is no manifest of that snapshot.
+        Damaged: it is not a manifest of that snapshot.
     """
     try:
         fields: dict[str, Any] = json.loads(data)

@@ -50,10 +50,10 @@ class Objects:
     def get(self, digest: str) -> bytes:
         """
         Raises:
-            Internal: it is not there, or not what it was.
+            Damaged: it is not there, or not what it was.
         """
         if not _DIGEST.fullmatch(digest):
-            raise damaged(f"{digest[:80]!r} is no name of an object")
+            raise damaged(f"{digest[:80]!r} is not a name of an object")
         try:
             with open(self._path(digest), "rb") as file:
                 data = file.read()
@@ -78,7 +78,7 @@ class Objects:
             os.close(descriptor)
 
     def publish(self, path: Path, data: bytes) -> bool:
-        """Give a file that is no object its name, on the disk; False if the name is taken."""
+        """Give a file that is not an object its name, on the disk; False if the name is taken."""
         temporary = self._new_name()
         self._fill(temporary, data, on_disk=True)
         try:
@@ -91,7 +91,7 @@ class Objects:
         return True
 
     def replace(self, path: Path, data: bytes, *, on_disk: bool) -> None:
-        """Put a file that is no object in the place of an older one."""
+        """Put a file that is not an object in the place of an older one."""
         temporary = self._new_name()
         self._fill(temporary, data, on_disk=on_disk)
         os.rename(temporary, path)

@@ -8,10 +8,10 @@ import os
 import secrets
 from pathlib import Path
 
-from ringfence.errors import InvalidConfig, PermissionDenied
+from ringfence.errors import AlreadyExists, FileError, NotADirectory, NotFound, PermissionDenied
 from ringfence.workspace.removing import remove_tree
 from ringfence.workspace.snapshots.objects import Objects
-from ringfence.workspace.snapshots.restoring import Owner, Restoring
+from ringfence.workspace.snapshots.restoring import RestoreOwner, Restoring
 from ringfence.workspace.snapshots.tree import DirectoryNode
 from ringfence.workspace.swapping import exchange, rename_to_free_name
 
@@ -26,7 +26,7 @@ def build_beside(objects: Objects, target: Path, root: DirectoryNode) -> Path:
     try:
         built.mkdir(mode=0o700)
     except FileNotFoundError:
-        raise InvalidConfig("there is no such directory", source=str(target.parent), hint="make it first") from None
+        raise NotFound("there is no such directory", path=str(target.parent), hint="make it first") from None
     try:
         top = os.open(built, _OPEN_DIRECTORY)
         try:
@@ -43,15 +43,17 @@ def open_tree(path: StrPath) -> int:
     try:
         return os.open(path, _OPEN_DIRECTORY)
     except OSError as error:
-        raise InvalidConfig(f"is no directory to read: {error.strerror}", source=repr(os.fspath(path))) from error
+        raise FileError.of(
+            error.errno or 0, os.fspath(path), f"is not a directory to read: {error.strerror}"
+        ) from error
 
 
-def owner_for(target: Path) -> Owner | None:
+def owner_for(target: Path) -> RestoreOwner | None:
     """Run by root, what is restored belongs to the owner of the directory, or of the one above it."""
     if os.geteuid() != 0:
         return None
     status = os.stat(target if target.is_dir() else target.parent)
-    return Owner(status.st_uid, status.st_gid)
+    return RestoreOwner(status.st_uid, status.st_gid)
 
 
 def put_in_place(built: Path, target: Path) -> bool:
@@ -60,7 +62,7 @@ def put_in_place(built: Path, target: Path) -> bool:
         rename_to_free_name(built, target)
     except FileExistsError:
         if target.is_symlink() or not target.is_dir():
-            raise InvalidConfig("is no directory", source=str(target), hint="name a directory") from None
+            raise NotADirectory("is not a directory", path=str(target), hint="name a directory") from None
         try:
             exchange(built, target)
         except OSError as error:
@@ -81,5 +83,5 @@ def remove_or_tell(old: Path) -> str | None:
     return None
 
 
-def is_there(target: Path) -> InvalidConfig:
-    return InvalidConfig("is there already", source=str(target), hint="choose another name, or use restore")
+def is_there(target: Path) -> AlreadyExists:
+    return AlreadyExists("exists already", path=str(target), hint="choose another name, or use restore")

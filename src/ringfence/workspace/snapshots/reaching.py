@@ -10,7 +10,7 @@ def needed_by(objects: Objects, roots: Iterable[DirectoryNode]) -> set[str]:
     """The objects that trees are made of; trees are read, pieces of files are not.
 
     Raises:
-        Internal: a tree is missing or damaged, so that nobody knows what it needs.
+        Damaged: a tree is missing or damaged, so that nobody knows what it needs.
     """
     needed: set[str] = set()
     todo = [root.digest for root in roots]
@@ -31,7 +31,7 @@ def check(objects: Objects, root: DirectoryNode, checked: set[str]) -> None:
     """Read all that a tree is made of, but for what was `checked` before.
 
     Raises:
-        Internal: an object is missing or damaged.
+        Damaged: an object is missing or damaged.
     """
     todo = [root.digest]
     while todo:

@@ -38,7 +38,7 @@ _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 @dataclass(frozen=True, slots=True)
-class Owner:
+class RestoreOwner:
     uid: int
     gid: int
 
@@ -65,14 +65,14 @@ class Restoring:
     """
 
     objects: Objects
-    owner: Owner | None
+    owner: RestoreOwner | None
     known: Cache | None
     is_private: bool
 
     def make_equal(self, top: int, root: DirectoryNode) -> None:
         """
         Raises:
-            Internal: an object is missing or damaged; what was done until then stays.
+            Damaged: an object is missing or damaged; what was done until then stays.
             OSError: what the system said; EAGAIN, a directory was moved while we were in it.
         """
         here = os.open(b".", _OPEN_DIRECTORY, dir_fd=top)

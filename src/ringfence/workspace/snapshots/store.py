@@ -27,12 +27,19 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from ringfence.errors import InvalidConfig, PathAccessDenied, PermissionDenied, RingfenceError
+from ringfence.errors import (
+    AlreadyExists,
+    InvalidArgument,
+    NotFound,
+    PathAccessDenied,
+    PermissionDenied,
+    RingfenceError,
+)
 from ringfence.workspace.places import check_name, snapshots_directory
 from ringfence.workspace.removing import remove_tree
 from ringfence.workspace.snapshots import manifest
 from ringfence.workspace.snapshots.cache import Cache, read_cache
-from ringfence.workspace.snapshots.comparing import Change, changes
+from ringfence.workspace.snapshots.comparing import Difference, changes
 from ringfence.workspace.snapshots.manifest import Snapshot
 from ringfence.workspace.snapshots.objects import Objects, sync_directory
 from ringfence.workspace.snapshots.placing import (
@@ -114,7 +121,9 @@ class SnapshotStore:
             progress: told now and then how many files were looked at, and how many bytes of new objects written.
 
         Raises:
-            InvalidConfig: the name is taken or none, the parent is not there, or the tree is no directory.
+            InvalidArgument: the name is none.
+            AlreadyExists: it is taken.
+            NotFound, NotADirectory: there is no such parent, or the tree is not a directory.
             PathAccessDenied: more entries than `limit_entries`, or directories were moved while it was read.
             PermissionDenied: the system said no.
         """
@@ -173,7 +182,7 @@ class SnapshotStore:
         """All snapshots, the oldest first.
 
         Raises:
-            Internal: a manifest is damaged; `verify` names it.
+            Damaged: a manifest is damaged; `verify` names it.
         """
         with self._translating(), self._locked(fcntl.LOCK_SH):
             return tuple(sorted((self._manifest(name) for name in self._names()), key=lambda one: one.saved_at))
@@ -181,17 +190,17 @@ class SnapshotStore:
     def get(self, name: str) -> Snapshot:
         """
         Raises:
-            InvalidConfig: there is no such snapshot.
+            NotFound: there is no such snapshot.
         """
         with self._translating(), self._locked(fcntl.LOCK_SH):
             return self._manifest(name)
 
-    def diff(self, old: str, new: str) -> tuple[Change, ...]:
+    def diff(self, old: str, new: str) -> tuple[Difference, ...]:
         """What differs between two snapshots, by path; times do not count.
 
         Raises:
-            InvalidConfig: one of them is not there.
-            Internal: an object is missing or damaged.
+            NotFound: one of them is not there.
+            Damaged: an object is missing or damaged.
         """
         with self._translating(), self._locked(fcntl.LOCK_SH):
             objects = Objects(self._directory)
@@ -201,14 +210,14 @@ class SnapshotStore:
         """One file at the top of a snapshot.
 
         Raises:
-            InvalidConfig: there is no such snapshot, or no such file in it.
-            Internal: an object is missing or damaged.
+            NotFound: there is no such snapshot, or no such file in it.
+            Damaged: an object is missing or damaged.
         """
         with self._translating(), self._locked(fcntl.LOCK_SH):
             objects = Objects(self._directory)
             node = decode(objects.get(self._manifest(name).root.digest)).get(os.fsencode(file))
             if not isinstance(node, FileNode):
-                raise InvalidConfig(f"the snapshot {name!r} has no file {file!r}", hint="is it one of another kind?")
+                raise NotFound(f"the snapshot {name!r} has no file {file!r}", hint="is it one of another kind?")
             data = bytearray(node.size)
             for piece in node.pieces:
                 data[piece.offset : piece.offset + piece.length] = objects.get(piece.digest)
@@ -224,7 +233,7 @@ class SnapshotStore:
                 try:
                     check(objects, self._manifest(one).root, checked)
                 except RingfenceError as fault:
-                    if isinstance(fault, InvalidConfig):
+                    if isinstance(fault, NotFound | InvalidArgument):
                         raise
                     faults[one] = fault.message
         return faults
@@ -243,8 +252,8 @@ class SnapshotStore:
             Where the old content still lies, if it could not be removed; else None.
 
         Raises:
-            InvalidConfig: there is no such snapshot, or the directory above is not there.
-            Internal: an object is missing or damaged.
+            NotFound: there is no such snapshot, or the directory above is not there.
+            Damaged: an object is missing or damaged.
             PermissionDenied: the system said no.
         """
         target = Path(os.path.realpath(into))
@@ -265,8 +274,9 @@ class SnapshotStore:
         """Restore to a directory that is not there yet.
 
         Raises:
-            InvalidConfig: there is no such snapshot, or something has that name already.
-            Internal, PermissionDenied: as `restore`.
+            NotFound: there is no such snapshot.
+            AlreadyExists: something has that name.
+            Damaged, PermissionDenied: as `restore`.
         """
         target = Path(os.path.abspath(into))
         with self._translating(), self._locked(fcntl.LOCK_SH):
@@ -298,8 +308,8 @@ class SnapshotStore:
         """Remove a snapshot, and the objects that no other one needs.
 
         Raises:
-            InvalidConfig: there is no such snapshot.
-            Internal: another snapshot is damaged, so that nobody knows what it needs; no object was removed.
+            NotFound: there is no such snapshot.
+            Damaged: another snapshot is damaged, so that nobody knows what it needs; no object was removed.
         """
         with self._translating(), self._locked(fcntl.LOCK_EX):
             check_name(name, "name of a snapshot")
@@ -315,7 +325,7 @@ class SnapshotStore:
         """Remove what no snapshot needs, and what killed processes left.
 
         Raises:
-            Internal: a snapshot is damaged; no object was removed.
+            Damaged: a snapshot is damaged; no object was removed.
         """
         with self._translating(), self._locked(fcntl.LOCK_EX):
             return self._collect()
@@ -348,6 +358,8 @@ class SnapshotStore:
     def _translating(self) -> Iterator[None]:
         try:
             yield
+        except RingfenceError:
+            raise
         except OSError as error:
             if error.errno == errno.EAGAIN:
                 raise PathAccessDenied(
@@ -376,19 +388,19 @@ class SnapshotStore:
         except FileNotFoundError:
             raise self._unknown(name) from None
 
-    def _unknown(self, name: str) -> InvalidConfig:
+    def _unknown(self, name: str) -> NotFound:
         known = ", ".join(self._names()[:20]) or "none"
-        return InvalidConfig(f"there is no snapshot {name!r}", hint=f"there are: {known}")
+        return NotFound(f"there is no snapshot {name!r}", hint=f"there are: {known}")
 
     def _forbid_taken(self, name: str) -> None:
         if self._path(name).exists():
-            raise InvalidConfig(f"there is a snapshot {name!r} already", hint="choose another name, or delete it")
+            raise AlreadyExists(f"there is a snapshot {name!r} already", hint="choose another name, or delete it")
 
     def _forbid_own(self, top: int) -> None:
         """A store that saved itself would have more to save each time."""
         tree = Path(os.readlink(f"/proc/self/fd/{top}"))
         if Path(os.path.realpath(self._directory)).is_relative_to(tree):
-            raise InvalidConfig("holds the store itself", source=repr(str(tree)), hint="keep snapshots elsewhere")
+            raise InvalidArgument("holds the store itself", source=repr(str(tree)), hint="keep snapshots elsewhere")
 
     def _generation(self) -> int:
         with suppress(FileNotFoundError, ValueError):

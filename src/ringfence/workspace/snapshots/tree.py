@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
-from ringfence.errors import Internal
+from ringfence.errors import Damaged
 
 Attributes: TypeAlias = tuple[tuple[str, bytes], ...]
 """Extended attributes of overlay file systems, by name."""
@@ -69,7 +69,7 @@ def encode(tree: Tree) -> bytes:
 def decode(data: bytes) -> dict[bytes, Node]:
     """
     Raises:
-        Internal: it is no tree.
+        Damaged: it is no tree.
     """
     try:
         tree = {_name(row[0]): _node(row[1:]) for row in json.loads(data)}
@@ -78,8 +78,8 @@ def decode(data: bytes) -> dict[bytes, Node]:
     return tree
 
 
-def damaged(what: str) -> Internal:
-    return Internal(f"the snapshots are damaged: {what}", hint="`verify` says which snapshots are whole")
+def damaged(what: str) -> Damaged:
+    return Damaged(f"the snapshots are damaged: {what}", hint="`verify` says which snapshots are whole")
 
 
 def _row(node: Node) -> list[Any]:
@@ -106,7 +106,7 @@ def _node(row: list[Any]) -> Node:
         case ["w"]:
             return WhiteoutNode()
         case _:
-            raise ValueError(f"{row!r} is no entry")
+            raise ValueError(f"{row!r} is not an entry")
 
 
 def _piece(row: list[Any], size: int) -> Piece:
@@ -114,7 +114,7 @@ def _piece(row: list[Any], size: int) -> Piece:
         case [int(offset), int(length), str(digest)] if offset >= 0 and 0 < length <= size - offset:
             return Piece(offset, length, digest)
         case _:
-            raise ValueError(f"{row!r} is no piece of {size} bytes")
+            raise ValueError(f"{row!r} is not a piece of {size} bytes")
 
 
 def _packed(attributes: Attributes) -> list[Any]:
@@ -129,7 +129,7 @@ def _unpacked(rest: list[Any]) -> Attributes:
 def _name(text: str) -> bytes:
     name = _bytes(text)
     if not name or name in (b".", b"..") or b"/" in name or b"\0" in name:
-        raise ValueError(f"{text!r} is no name of a file")
+        raise ValueError(f"{text!r} is not a name of a file")
     return name
 
 

@@ -8,7 +8,8 @@ case $1 in
 up)
   mkdir -p $FX/{ws,run} $HX/state $T || exit 1
   C=SECFX-CANARY-$(od -An -N6 -tx1 /dev/urandom | tr -d ' \n'); echo $C > $HX/state/canary
-  mkdir -p $T/{secrets,outside/dir,outside/pp,home/.ssh,home/.aws,ws/src,ws/sub}
+  mkdir -p $T/{secrets,outside/dir,outside/pp,home/.ssh,home/.aws,ws/src,ws/sub,ws/.dotfiles}
+  ln -s $FX/ws/.dotfiles $T/home/.synapse   # settings that a person keeps among the files of a project
   printf -- '-----BEGIN FAKE KEY-----\n%s\n-----END FAKE KEY-----\n' $C > $T/secrets/id_rsa
   echo "TOKEN=$C" > $T/secrets/.env; echo "aws_secret_access_key=$C" > $T/home/.aws/credentials
   cp $T/secrets/id_rsa $T/home/.ssh/id_rsa; echo "machine x login y password $C" > $T/home/.netrc
@@ -21,7 +22,8 @@ up)
   echo "API_TOKEN=$C" > $T/ws/.env; echo data > $T/ws/sub/a.txt
   ( export GIT_CONFIG_GLOBAL=/dev/null GIT_CONFIG_NOSYSTEM=1   # nobody's template directory, signing or hooks
     cd $T/ws && git init -q -b main . && printf '.env\nsx.py\n.svc.sock\n' > .gitignore && git add .gitignore README.md src sub \
-    && git -c user.name=t -c user.email=t@t commit -qm init && mkdir -p .git/hooks ) || exit 1
+    && git -c user.name=t -c user.email=t@t commit -qm init && mkdir -p .git/hooks \
+    && printf '#!/bin/sh\nexit 0\n' > .git/hooks/pre-push && chmod 755 .git/hooks/pre-push ) || exit 1   # a person's own hook
   ln -s ../secrets/id_rsa $T/ws/link_secret; ln -s $FX/outside $T/ws/link_outside; ln -s / $T/ws/link_root
   ln -s $FX/outside/victim.txt $T/ws/link_victim
   : > $HX/state/hits.log; : > $HX/state/signals.log

@@ -10,10 +10,10 @@ import pytest
 
 from ringfence.confinement.base import View
 from ringfence.confinement.choose import container_filter
-from ringfence.engines.docker.container import HOME, Plan, container_config
+from ringfence.engines.docker.container import HOME, ContainerPlan, container_config
 from ringfence.engines.docker.daemon import Image
 from ringfence.engines.docker.mounts import PINS, Mount
-from ringfence.errors import InvalidConfig
+from ringfence.errors import InvalidArgument
 from ringfence.values.limits import Limits
 
 MIB = 1024 * 1024
@@ -21,8 +21,10 @@ IMAGE = Image("sha256:1", "/usr/bin:/bin", ("/data",))
 SOFT = ("Privileged", "PidMode", "Devices", "DeviceRequests", "CapAdd", "GroupAdd", "Binds", "VolumesFrom", "Links")
 
 
-def a_plan(*mounts: Mount, limits: Limits | None = None, cores: float | None = None, for_podman: bool = False) -> Plan:
-    return Plan(
+def a_plan(
+    *mounts: Mount, limits: Limits | None = None, cores: float | None = None, for_podman: bool = False
+) -> ContainerPlan:
+    return ContainerPlan(
         image=IMAGE,
         uid=1234,
         gid=5678,
@@ -68,7 +70,7 @@ def test_limits_are_the_kernel_s_to_hold() -> None:
 
 
 def test_less_memory_than_docker_takes_is_refused() -> None:
-    with pytest.raises(InvalidConfig, match="6MB"):
+    with pytest.raises(InvalidArgument, match="6MB"):
         a_config(limits=Limits(memory_bytes=5 * MIB))
 
 

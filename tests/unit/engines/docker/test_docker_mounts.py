@@ -121,7 +121,7 @@ def test_a_name_that_has_vanished_is_an_error(tmp_path: Path) -> None:
 
 
 def test_a_name_that_is_no_text_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InitializationFailed, match="no text"):
+    with pytest.raises(InitializationFailed, match="not text"):
         plan(a_view(os.fsdecode(b"/wsp/\xff")), SOURCES)
 
 

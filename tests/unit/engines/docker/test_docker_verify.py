@@ -11,7 +11,7 @@ import pytest
 from ringfence.engines.docker import verify
 from ringfence.engines.docker.mounts import PINS
 from ringfence.engines.docker.verify import (
-    Mounted,
+    MountSeen,
     belongs_to,
     check_mounts,
     check_namespaces,
@@ -157,7 +157,7 @@ def test_a_path_is_found_below_the_nearest_and_last_mount() -> None:
     assert locate("/tmp/my work/a", table) == ("254:0", "/home/me/my work/a")
     assert locate("/tmp/my workshop", table) == ("0:55", "/my workshop")
     assert locate("/tmp/my work/.env", table) == ("254:0", "/stage/hidden")
-    assert locate("/", (Mounted("1:1", "/", "/", True, "ext4"),)) == ("1:1", "/")
+    assert locate("/", (MountSeen("1:1", "/", "/", True, "ext4"),)) == ("1:1", "/")
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from ringfence.values.risk import Risk
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class RiskRow:
     """One pattern: how risky it is, and the reason in words that a person can weigh."""
 
     risk: Risk
@@ -19,10 +19,10 @@ class Row:
 ANY: Final = frozenset({"*"})
 """Every public name of a module: for modules that are written in C and hold nothing but functions of numbers."""
 
-Table = Mapping[str, Row]
+Table = Mapping[str, RiskRow]
 
 
-def first_match(rows: Table, name: str) -> tuple[str, Row] | None:
+def first_match(rows: Table, name: str) -> tuple[str, RiskRow] | None:
     """The row of exactly this name, else the first one whose glob fits."""
     if (exact := rows.get(name)) is not None:
         return name, exact
@@ -32,9 +32,9 @@ def first_match(rows: Table, name: str) -> tuple[str, Row] | None:
     return None
 
 
-def spread(risk: Risk, why: str, names: str) -> dict[str, Row]:
+def spread(risk: Risk, why: str, names: str) -> dict[str, RiskRow]:
     """One row for each of several names that share their reason."""
-    return {name: Row(risk, why) for name in names.split()}
+    return {name: RiskRow(risk, why) for name in names.split()}
 
 
 def words(names: str) -> frozenset[str]:

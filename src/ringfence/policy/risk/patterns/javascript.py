@@ -5,7 +5,7 @@ The names are those of Node, because that is what runs here; Deno's and Bun's ow
 
 from typing import Final
 
-from ringfence.policy.risk.patterns.base import Row, Table, spread, words
+from ringfence.policy.risk.patterns.base import RiskRow, Table, spread, words
 from ringfence.values.risk import Risk
 
 SAFE, LOW, MEDIUM, HIGH, CRITICAL = Risk.SAFE, Risk.LOW, Risk.MEDIUM, Risk.HIGH, Risk.CRITICAL
@@ -46,13 +46,13 @@ MODULES: Final[Table] = {
     **spread(CRITICAL, "reaches native code", "ffi-napi koffi bindings node-gyp-build"),
 }
 MEMBERS: Final[Table] = {
-    **{f"fs.{name}*": Row(HIGH, "removes files") for name in ("rm", "unlink")},
-    **{f"fs.promises.{name}*": Row(HIGH, "removes files") for name in ("rm", "unlink")},
-    **{f"fs/promises.{name}*": Row(HIGH, "removes files") for name in ("rm", "unlink")},
-    **{f"fs.{name}*": Row(HIGH, "changes who may use a file") for name in ("chmod", "chown", "lchmod", "lchown")},
-    "crypto.webcrypto": Row(LOW, "computes on bytes"),
-    "lodash.template": Row(HIGH, "runs text as code"),
-    "underscore.template": Row(HIGH, "runs text as code"),
+    **{f"fs.{name}*": RiskRow(HIGH, "removes files") for name in ("rm", "unlink")},
+    **{f"fs.promises.{name}*": RiskRow(HIGH, "removes files") for name in ("rm", "unlink")},
+    **{f"fs/promises.{name}*": RiskRow(HIGH, "removes files") for name in ("rm", "unlink")},
+    **{f"fs.{name}*": RiskRow(HIGH, "changes who may use a file") for name in ("chmod", "chown", "lchmod", "lchown")},
+    "crypto.webcrypto": RiskRow(LOW, "computes on bytes"),
+    "lodash.template": RiskRow(HIGH, "runs text as code"),
+    "underscore.template": RiskRow(HIGH, "runs text as code"),
 }
 AS_GLOBALS: Final = words(
     "child_process cluster dgram dns fs http http2 https inspector net repl tls v8 vm wasi worker_threads"
@@ -62,8 +62,8 @@ AS_GLOBALS: Final = words(
 # --- names ------------------------------------------------------------------------------------------------------------
 
 GLOBALS: Final[Table] = {
-    "eval": Row(HIGH, "runs text as code"),
-    "Function": Row(CRITICAL, "makes code from text"),
+    "eval": RiskRow(HIGH, "runs text as code"),
+    "Function": RiskRow(CRITICAL, "makes code from text"),
     **spread(HIGH, "every global, as data", "globalThis global window self root GLOBAL"),
     **spread(HIGH, "a way to modules, handed around as a value", "require module createRequire importScripts"),
     **spread(HIGH, "the process, handed around as a value", "process"),
@@ -92,23 +92,23 @@ PROCESS: Final[Table] = {
 HARMLESS_OBJECT: Final = words("keys values entries assign freeze isFrozen seal fromEntries is hasOwn groupBy")
 """Members of `Object` that cannot reach what a name does not say."""
 
-UNKNOWN_MODULE: Final = Row(HIGH, "a module that is not on the list of known ones: its code is not seen here")
-UNKNOWN_PROCESS: Final = Row(HIGH, "not on the list of what `process` is known to offer")
-UNKNOWN_OBJECT: Final = Row(HIGH, "a member of `Object` that can reach what its text does not name")
-UNKNOWN_CONSTRUCT: Final = Row(HIGH, "a construct that is not on the list of known ones")
-LOCAL_MODULE: Final = Row(HIGH, "imports code that lies beside this one and is not seen here")
-DYNAMIC_IMPORT: Final = Row(CRITICAL, "imports a module whose name is put together at run time")
-DYNAMIC_CODE: Final = Row(CRITICAL, "runs text that is put together at run time")
-DYNAMIC_MEMBER: Final = Row(LOW, "reaches a property by a name that is known only at run time")
-DYNAMIC_CALL: Final = Row(MEDIUM, "calls a method by a name that is known only at run time")
-ESCAPED_NAME: Final = Row(HIGH, "a name written in escapes, so that it is not what it looks like")
-LOOSE_THIS: Final = Row(LOW, "`this` outside a class may be every global")
-PRIVATE: Final = Row(LOW, "uses what another object calls private")
+UNKNOWN_MODULE: Final = RiskRow(HIGH, "a module that is not on the list of known ones: its code is not seen here")
+UNKNOWN_PROCESS: Final = RiskRow(HIGH, "not on the list of what `process` is known to offer")
+UNKNOWN_OBJECT: Final = RiskRow(HIGH, "a member of `Object` that can reach what its text does not name")
+UNKNOWN_CONSTRUCT: Final = RiskRow(HIGH, "a construct that is not on the list of known ones")
+LOCAL_MODULE: Final = RiskRow(HIGH, "imports code that lies beside this one and is not seen here")
+DYNAMIC_IMPORT: Final = RiskRow(CRITICAL, "imports a module whose name is put together at run time")
+DYNAMIC_CODE: Final = RiskRow(CRITICAL, "runs text that is put together at run time")
+DYNAMIC_MEMBER: Final = RiskRow(LOW, "reaches a property by a name that is known only at run time")
+DYNAMIC_CALL: Final = RiskRow(MEDIUM, "calls a method by a name that is known only at run time")
+ESCAPED_NAME: Final = RiskRow(HIGH, "a name written in escapes, so that it is not what it looks like")
+LOOSE_THIS: Final = RiskRow(LOW, "`this` outside a class may be every global")
+PRIVATE: Final = RiskRow(LOW, "uses what another object calls private")
 
 # --- properties of anything -------------------------------------------------------------------------------------------
 
 PROPERTIES: Final[Table] = {
-    "constructor": Row(CRITICAL, "a step of the climb from any object to making code from text"),
+    "constructor": RiskRow(CRITICAL, "a step of the climb from any object to making code from text"),
     **spread(CRITICAL, "reaches the interpreter itself", "binding _linkedBinding dlopen mainModule getBuiltinModule"),
     **spread(CRITICAL, _PROGRAMS, "execSync spawnSync execFileSync execFile spawn child_process"),
     **spread(HIGH, "a step up the chain of prototypes", "__proto__ getPrototypeOf setPrototypeOf"),
@@ -126,10 +126,10 @@ PROPERTIES: Final[Table] = {
 # --- constructs -------------------------------------------------------------------------------------------------------
 
 CONSTRUCTS: Final[Table] = {
-    "with_statement": Row(HIGH, "names mean whatever an object says"),
-    "html_comment": Row(HIGH, "a comment for some readers and an error for others"),
-    "debugger_statement": Row(LOW, "stops for a debugger"),
-    "meta_property": Row(LOW, "asks where the code lies, or how it was called"),
+    "with_statement": RiskRow(HIGH, "names mean whatever an object says"),
+    "html_comment": RiskRow(HIGH, "a comment for some readers and an error for others"),
+    "debugger_statement": RiskRow(LOW, "stops for a debugger"),
+    "meta_property": RiskRow(LOW, "asks where the code lies, or how it was called"),
     "computed_property_name": DYNAMIC_MEMBER,
     **spread(LOW, "markup, turned into calls", "jsx_attribute jsx_closing_element jsx_element jsx_expression"),
     **spread(LOW, "markup, turned into calls", "jsx_opening_element jsx_self_closing_element jsx_text"),

@@ -7,7 +7,7 @@ neither HARMLESS nor MEMBERS is unknown: modules of the standard library hold ea
 import builtins
 from typing import Final
 
-from ringfence.policy.risk.patterns.base import ANY, Row, Table, spread, words
+from ringfence.policy.risk.patterns.base import ANY, RiskRow, Table, spread, words
 from ringfence.values.risk import Risk
 
 SAFE, LOW, MEDIUM, HIGH, CRITICAL = Risk.SAFE, Risk.LOW, Risk.MEDIUM, Risk.HIGH, Risk.CRITICAL
@@ -148,16 +148,16 @@ MODULES: Final[Table] = {
     **spread(CRITICAL, _PROGRAMS, "pexpect sh plumbum invoke fabric paramiko docker kubernetes git"),
 }
 
-_OS_PROGRAM = Row(CRITICAL, _PROGRAMS)
+_OS_PROGRAM = RiskRow(CRITICAL, _PROGRAMS)
 MEMBERS: Final[Table] = {
-    "os.path.*": Row(LOW, "names of files, and whether they exist"),
+    "os.path.*": RiskRow(LOW, "names of files, and whether they exist"),
     "os.system": _OS_PROGRAM,
     "os.popen*": _OS_PROGRAM,
     "os.exec*": _OS_PROGRAM,
     "os.spawn*": _OS_PROGRAM,
     "os.posix_spawn*": _OS_PROGRAM,
     "os.startfile": _OS_PROGRAM,
-    "os.fork*": Row(HIGH, "makes processes"),
+    "os.fork*": RiskRow(HIGH, "makes processes"),
     **spread(HIGH, "ends processes", "os.kill os.killpg os.abort"),
     **spread(
         HIGH, "changes who the process is", "os.setuid os.setgid os.setresuid os.setresgid os.chroot os.initgroups"
@@ -184,44 +184,44 @@ MEMBERS: Final[Table] = {
         LOW, "looks at files or at the machine", "os.getuid os.getppid os.fspath os.PathLike os.curdir os.devnull"
     ),
     **spread(LOW, "changes where relative paths lead", "os.chdir os.fchdir"),
-    "sys.argv": Row(LOW, "what the caller passed"),
-    "sys.stdin": Row(LOW, "reads its input"),
-    "sys.executable": Row(LOW, "where the interpreter lies"),
-    "sys.path": Row(HIGH, "changes where modules come from"),
-    "sys.modules": Row(HIGH, "reaches every module that is loaded"),
-    "sys.meta_path": Row(HIGH, "changes how modules are loaded"),
-    "sys.path_hooks": Row(HIGH, "changes how modules are loaded"),
-    "sys._getframe": Row(CRITICAL, "reaches the frames of its callers"),
-    "sys.settrace": Row(HIGH, "runs at every line of other code"),
-    "sys.setprofile": Row(HIGH, "runs at every call of other code"),
-    "sys.setrecursionlimit": Row(LOW, "can overflow the interpreter's stack"),
-    "json.load": Row(LOW, "reads a file that is already open"),
-    "json.dump": Row(LOW, "writes a file that is already open"),
-    "operator.attrgetter": Row(HIGH, "reaches an attribute by a name that may be known only at run time"),
-    "operator.methodcaller": Row(HIGH, "calls a method by a name that may be known only at run time"),
-    "typing.get_type_hints": Row(HIGH, "evaluates text as code"),
-    "typing.ForwardRef": Row(HIGH, "evaluates text as code"),
-    "string.Formatter": Row(MEDIUM, "a format string can name attributes"),
-    "string.Template": Row(LOW, "fills in a text"),
-    "uuid.uuid1": Row(HIGH, "starts programs to learn the network address"),
-    "uuid.getnode": Row(HIGH, "starts programs to learn the network address"),
+    "sys.argv": RiskRow(LOW, "what the caller passed"),
+    "sys.stdin": RiskRow(LOW, "reads its input"),
+    "sys.executable": RiskRow(LOW, "where the interpreter lies"),
+    "sys.path": RiskRow(HIGH, "changes where modules come from"),
+    "sys.modules": RiskRow(HIGH, "reaches every module that is loaded"),
+    "sys.meta_path": RiskRow(HIGH, "changes how modules are loaded"),
+    "sys.path_hooks": RiskRow(HIGH, "changes how modules are loaded"),
+    "sys._getframe": RiskRow(CRITICAL, "reaches the frames of its callers"),
+    "sys.settrace": RiskRow(HIGH, "runs at every line of other code"),
+    "sys.setprofile": RiskRow(HIGH, "runs at every call of other code"),
+    "sys.setrecursionlimit": RiskRow(LOW, "can overflow the interpreter's stack"),
+    "json.load": RiskRow(LOW, "reads a file that is already open"),
+    "json.dump": RiskRow(LOW, "writes a file that is already open"),
+    "operator.attrgetter": RiskRow(HIGH, "reaches an attribute by a name that may be known only at run time"),
+    "operator.methodcaller": RiskRow(HIGH, "calls a method by a name that may be known only at run time"),
+    "typing.get_type_hints": RiskRow(HIGH, "evaluates text as code"),
+    "typing.ForwardRef": RiskRow(HIGH, "evaluates text as code"),
+    "string.Formatter": RiskRow(MEDIUM, "a format string can name attributes"),
+    "string.Template": RiskRow(LOW, "fills in a text"),
+    "uuid.uuid1": RiskRow(HIGH, "starts programs to learn the network address"),
+    "uuid.getnode": RiskRow(HIGH, "starts programs to learn the network address"),
     "asyncio.create_subprocess_*": _OS_PROGRAM,
     "asyncio.subprocess*": _OS_PROGRAM,
-    "asyncio.open_connection": Row(HIGH, _NETWORK),
-    "asyncio.start_server": Row(HIGH, _NETWORK),
-    "io.open*": Row(MEDIUM, "opens a file, for writing perhaps"),
-    "io.FileIO": Row(MEDIUM, "opens a file, for writing perhaps"),
-    "codecs.open": Row(MEDIUM, "opens a file, for writing perhaps"),
-    "pandas.read_pickle": Row(HIGH, _PICKLE),
-    "numpy.load": Row(MEDIUM, "can load pickles, if it is told to"),
-    "numpy.ctypeslib*": Row(CRITICAL, _MEMORY),
-    "yaml.load": Row(HIGH, "its plain loader makes any object that the text names"),
-    "yaml.unsafe_load": Row(CRITICAL, _PICKLE),
-    "types.CodeType": Row(CRITICAL, "makes code from raw bytes"),
-    "types.FunctionType": Row(CRITICAL, "makes a function from a code object"),
-    "logging.config*": Row(HIGH, "its configuration names code to run"),
-    "zipfile.*": Row(MEDIUM, _FILES),
-    "tarfile.*": Row(MEDIUM, _FILES),
+    "asyncio.open_connection": RiskRow(HIGH, _NETWORK),
+    "asyncio.start_server": RiskRow(HIGH, _NETWORK),
+    "io.open*": RiskRow(MEDIUM, "opens a file, for writing perhaps"),
+    "io.FileIO": RiskRow(MEDIUM, "opens a file, for writing perhaps"),
+    "codecs.open": RiskRow(MEDIUM, "opens a file, for writing perhaps"),
+    "pandas.read_pickle": RiskRow(HIGH, _PICKLE),
+    "numpy.load": RiskRow(MEDIUM, "can load pickles, if it is told to"),
+    "numpy.ctypeslib*": RiskRow(CRITICAL, _MEMORY),
+    "yaml.load": RiskRow(HIGH, "its plain loader makes any object that the text names"),
+    "yaml.unsafe_load": RiskRow(CRITICAL, _PICKLE),
+    "types.CodeType": RiskRow(CRITICAL, "makes code from raw bytes"),
+    "types.FunctionType": RiskRow(CRITICAL, "makes a function from a code object"),
+    "logging.config*": RiskRow(HIGH, "its configuration names code to run"),
+    "zipfile.*": RiskRow(MEDIUM, _FILES),
+    "tarfile.*": RiskRow(MEDIUM, _FILES),
 }
 
 SELF_EXPLAINING: Final = frozenset({"os", "posix", "nt", "sys", *HARMLESS})
@@ -237,52 +237,52 @@ HARMLESS_BUILTINS: Final = words(
 ) | {name for name, thing in vars(builtins).items() if isinstance(thing, type) and issubclass(thing, BaseException)}
 
 BUILTINS: Final[Table] = {
-    "eval": Row(HIGH, "evaluates text as code"),
-    "exec": Row(HIGH, "runs text as code"),
-    "compile": Row(HIGH, "makes code from text"),
-    "__import__": Row(HIGH, "imports a module by a name that may be known only at run time"),
-    "open": Row(MEDIUM, "opens a file, for writing perhaps"),
-    "getattr": Row(HIGH, "reaches an attribute by a name that may be known only at run time"),
-    "setattr": Row(HIGH, "changes an attribute by a name that may be known only at run time"),
-    "delattr": Row(HIGH, "removes an attribute by a name that may be known only at run time"),
-    "hasattr": Row(LOW, "looks for an attribute by a name that may be known only at run time"),
-    "globals": Row(HIGH, "reaches every name of the module"),
-    "locals": Row(HIGH, "reaches names as data"),
-    "vars": Row(HIGH, "reaches the attributes of anything as data"),
-    "dir": Row(LOW, "lists the attributes of anything"),
-    "breakpoint": Row(HIGH, "runs whatever debugger the environment names"),
-    "help": Row(MEDIUM, "may start a pager"),
-    "input": Row(LOW, "reads its input"),
-    "copyright": Row(LOW, "reads a file of the installation"),
-    "credits": Row(LOW, "reads a file of the installation"),
-    "license": Row(LOW, "reads a file of the installation"),
-    "__file__": Row(LOW, "where the code lies"),
-    "__builtins__": Row(CRITICAL, "reaches every built-in as data"),
-    "__loader__": Row(CRITICAL, "loads modules without an import"),
-    "__spec__": Row(CRITICAL, "loads modules without an import"),
-    "__build_class__": Row(HIGH, "how classes are made"),
+    "eval": RiskRow(HIGH, "evaluates text as code"),
+    "exec": RiskRow(HIGH, "runs text as code"),
+    "compile": RiskRow(HIGH, "makes code from text"),
+    "__import__": RiskRow(HIGH, "imports a module by a name that may be known only at run time"),
+    "open": RiskRow(MEDIUM, "opens a file, for writing perhaps"),
+    "getattr": RiskRow(HIGH, "reaches an attribute by a name that may be known only at run time"),
+    "setattr": RiskRow(HIGH, "changes an attribute by a name that may be known only at run time"),
+    "delattr": RiskRow(HIGH, "removes an attribute by a name that may be known only at run time"),
+    "hasattr": RiskRow(LOW, "looks for an attribute by a name that may be known only at run time"),
+    "globals": RiskRow(HIGH, "reaches every name of the module"),
+    "locals": RiskRow(HIGH, "reaches names as data"),
+    "vars": RiskRow(HIGH, "reaches the attributes of anything as data"),
+    "dir": RiskRow(LOW, "lists the attributes of anything"),
+    "breakpoint": RiskRow(HIGH, "runs whatever debugger the environment names"),
+    "help": RiskRow(MEDIUM, "may start a pager"),
+    "input": RiskRow(LOW, "reads its input"),
+    "copyright": RiskRow(LOW, "reads a file of the installation"),
+    "credits": RiskRow(LOW, "reads a file of the installation"),
+    "license": RiskRow(LOW, "reads a file of the installation"),
+    "__file__": RiskRow(LOW, "where the code lies"),
+    "__builtins__": RiskRow(CRITICAL, "reaches every built-in as data"),
+    "__loader__": RiskRow(CRITICAL, "loads modules without an import"),
+    "__spec__": RiskRow(CRITICAL, "loads modules without an import"),
+    "__build_class__": RiskRow(HIGH, "how classes are made"),
 }
 
-UNKNOWN_BUILTIN: Final = Row(HIGH, "a built-in that is not on the list of known ones")
-UNKNOWN_DUNDER: Final = Row(HIGH, "a name of the interpreter's own, not on the list of known ones")
-UNKNOWN_MODULE: Final = Row(HIGH, "a module that is not on the list of known ones: its code is not seen here")
-UNKNOWN_MEMBER: Final = Row(HIGH, "not on the list of what this module is known to offer")
-UNKNOWN_CONSTRUCT: Final = Row(HIGH, "a construct that is not on the list of known ones")
-RELATIVE_IMPORT: Final = Row(HIGH, "imports code that lies beside this one and is not seen here")
-MODULE_AS_VALUE: Final = Row(HIGH, "a module handed around as a value: what is done with it is not seen here")
-STAR_IMPORT: Final = Row(HIGH, "imports every name, so that which ones are used is not seen here")
-CODING: Final = Row(HIGH, "asks for another encoding, by which the text may mean something else")
-DYNAMIC_CODE: Final = Row(CRITICAL, "runs text that is put together at run time")
-DYNAMIC_IMPORT: Final = Row(CRITICAL, "imports a module whose name is put together at run time")
-DYNAMIC_MEMBER: Final = Row(CRITICAL, "picks from this module by a name that is put together at run time")
-MAKES_CLASS: Final = Row(MEDIUM, "makes a class from data")
-OPENS_TO_READ: Final = Row(LOW, "opens a file for reading")
-OPENS_TO_WRITE: Final = Row(MEDIUM, "opens a file for writing")
-OPENS_OUTSIDE: Final = Row(HIGH, "opens a file outside the workspace")
-FORMAT: Final = Row(LOW, "a format string that follows attributes, or that is put together at run time and may")
-FORMAT_PRIVATE: Final = Row(HIGH, "a format string that follows private attributes")
-LONE_RETURN: Final = Row(HIGH, "a carriage return alone: a line that a person does not see as one")
-PRIVATE: Final = Row(LOW, "uses what another object calls private")
+UNKNOWN_BUILTIN: Final = RiskRow(HIGH, "a built-in that is not on the list of known ones")
+UNKNOWN_DUNDER: Final = RiskRow(HIGH, "a name of the interpreter's own, not on the list of known ones")
+UNKNOWN_MODULE: Final = RiskRow(HIGH, "a module that is not on the list of known ones: its code is not seen here")
+UNKNOWN_MEMBER: Final = RiskRow(HIGH, "not on the list of what this module is known to offer")
+UNKNOWN_CONSTRUCT: Final = RiskRow(HIGH, "a construct that is not on the list of known ones")
+RELATIVE_IMPORT: Final = RiskRow(HIGH, "imports code that lies beside this one and is not seen here")
+MODULE_AS_VALUE: Final = RiskRow(HIGH, "a module handed around as a value: what is done with it is not seen here")
+STAR_IMPORT: Final = RiskRow(HIGH, "imports every name, so that which ones are used is not seen here")
+CODING: Final = RiskRow(HIGH, "asks for another encoding, by which the text may mean something else")
+DYNAMIC_CODE: Final = RiskRow(CRITICAL, "runs text that is put together at run time")
+DYNAMIC_IMPORT: Final = RiskRow(CRITICAL, "imports a module whose name is put together at run time")
+DYNAMIC_MEMBER: Final = RiskRow(CRITICAL, "picks from this module by a name that is put together at run time")
+MAKES_CLASS: Final = RiskRow(MEDIUM, "makes a class from data")
+OPENS_TO_READ: Final = RiskRow(LOW, "opens a file for reading")
+OPENS_TO_WRITE: Final = RiskRow(MEDIUM, "opens a file for writing")
+OPENS_OUTSIDE: Final = RiskRow(HIGH, "opens a file outside the workspace")
+FORMAT: Final = RiskRow(LOW, "a format string that follows attributes, or that is put together at run time and may")
+FORMAT_PRIVATE: Final = RiskRow(HIGH, "a format string that follows private attributes")
+LONE_RETURN: Final = RiskRow(HIGH, "a carriage return alone: a line that a person does not see as one")
+PRIVATE: Final = RiskRow(LOW, "uses what another object calls private")
 
 # --- attributes of anything -------------------------------------------------------------------------------------------
 
@@ -302,8 +302,8 @@ OWN_METHODS: Final = words(
 
 _CLIMB = "a step of the climb from any object to the interpreter"
 ATTRIBUTES: Final[Table] = {
-    "__class__": Row(MEDIUM, _CLIMB),
-    "__dict__": Row(HIGH, "attributes as data"),
+    "__class__": RiskRow(MEDIUM, _CLIMB),
+    "__dict__": RiskRow(HIGH, "attributes as data"),
     **spread(
         CRITICAL, _CLIMB, "__subclasses__ __globals__ __builtins__ __bases__ __base__ __mro__ __code__ __closure__"
     ),
@@ -327,8 +327,8 @@ ATTRIBUTES: Final[Table] = {
         HIGH, "starts a program, if it is a module", "system popen Popen check_output check_call execv execve spawnl"
     ),
     **spread(HIGH, "a module that another one holds", "os sys subprocess builtins importlib ctypes socket codecs"),
-    "load_module": Row(CRITICAL, "loads a module without an import"),
-    "exec_module": Row(CRITICAL, "loads a module without an import"),
+    "load_module": RiskRow(CRITICAL, "loads a module without an import"),
+    "exec_module": RiskRow(CRITICAL, "loads a module without an import"),
 }
 
 # --- constructs -------------------------------------------------------------------------------------------------------

@@ -2,8 +2,8 @@
 
 from typing import Final
 
-from ringfence.policy.risk.patterns.base import Row, Table, spread, words
-from ringfence.values.facts import Shape, Touch, Unknown
+from ringfence.policy.risk.patterns.base import RiskRow, Table, spread, words
+from ringfence.values.facts import CommandShape, Touch, Unknown
 from ringfence.values.risk import Risk
 
 SAFE, LOW, MEDIUM, HIGH, CRITICAL = Risk.SAFE, Risk.LOW, Risk.MEDIUM, Risk.HIGH, Risk.CRITICAL
@@ -98,28 +98,28 @@ PROGRAMS: Final[Table] = {
     ),
 }
 
-UNREADABLE: Final = Row(CRITICAL, "cannot be read, and a shell runs what comes before the part that it cannot read")
-UNKNOWN_PROGRAM: Final = Row(HIGH, "a program that is not on the list of known ones")
-UNSEEN_PROGRAM: Final = Row(HIGH, "which program runs is known only when it runs")
-OWN_PROGRAM: Final = Row(HIGH, "a program from a place where anybody may have put it")
-INLINE: Final = Row(MEDIUM, "code on the command line; its imports may come from the working directory")
-REMOTE: Final = Row(HIGH, "runs on another machine")
-HOST: Final = Row(HIGH, _NETWORK)
-UNSEEN: Final[dict[Unknown, Row]] = {
-    Unknown.TEXT: Row(HIGH, "cannot be read"),
-    Unknown.COMMAND: Row(HIGH, "which program runs is known only when it runs"),
-    Unknown.CODE: Row(HIGH, "what code runs is known only when it runs"),
-    Unknown.OPERAND: Row(MEDIUM, "what it is done to is known only when it runs"),
+UNREADABLE: Final = RiskRow(CRITICAL, "cannot be read, and a shell runs what comes before the part that it cannot read")
+UNKNOWN_PROGRAM: Final = RiskRow(HIGH, "a program that is not on the list of known ones")
+UNSEEN_PROGRAM: Final = RiskRow(HIGH, "which program runs is known only when it runs")
+OWN_PROGRAM: Final = RiskRow(HIGH, "a program from a place where anybody may have put it")
+INLINE: Final = RiskRow(MEDIUM, "code on the command line; its imports may come from the working directory")
+REMOTE: Final = RiskRow(HIGH, "runs on another machine")
+HOST: Final = RiskRow(HIGH, _NETWORK)
+UNSEEN: Final[dict[Unknown, RiskRow]] = {
+    Unknown.TEXT: RiskRow(HIGH, "cannot be read"),
+    Unknown.COMMAND: RiskRow(HIGH, "which program runs is known only when it runs"),
+    Unknown.CODE: RiskRow(HIGH, "what code runs is known only when it runs"),
+    Unknown.OPERAND: RiskRow(MEDIUM, "what it is done to is known only when it runs"),
 }
-HIDDEN_CODE: Final = Row(CRITICAL, "runs code that comes from the network, or that is made so that it is not read")
-SHAPES: Final[dict[Shape, Row]] = {
-    Shape.FORK_BOMB: Row(CRITICAL, "starts itself without end"),
-    Shape.SUBSCRIPT: Row(HIGH, "text that is evaluated once more, and so can run commands"),
-    Shape.ODD_CHARACTER: Row(MEDIUM, "characters that may look like others"),
+HIDDEN_CODE: Final = RiskRow(CRITICAL, "runs code that comes from the network, or that is made so that it is not read")
+SHAPES: Final[dict[CommandShape, RiskRow]] = {
+    CommandShape.FORK_BOMB: RiskRow(CRITICAL, "starts itself without end"),
+    CommandShape.SUBSCRIPT: RiskRow(HIGH, "text that is evaluated once more, and so can run commands"),
+    CommandShape.ODD_CHARACTER: RiskRow(MEDIUM, "characters that may look like others"),
 }
-EXPANSION: Final = Row(LOW, "the shell puts something in before it runs")
-ASSIGNMENT: Final = Row(LOW, "sets a variable")
-ODD_OPTION: Final = Row(HIGH, "an option that makes a harmless program do more")
+EXPANSION: Final = RiskRow(LOW, "the shell puts something in before it runs")
+ASSIGNMENT: Final = RiskRow(LOW, "sets a variable")
+ODD_OPTION: Final = RiskRow(HIGH, "an option that makes a harmless program do more")
 
 LOADER_VARIABLES: Final = {
     **spread(
@@ -135,17 +135,19 @@ LOADER_VARIABLES: Final = {
     ),
 }
 
-INSIDE: Final[dict[Touch, Row]] = {
-    Touch.READ: Row(LOW, "reads in the workspace"),
-    Touch.WRITE: Row(MEDIUM, "writes in the workspace"),
-    Touch.REMOVE: Row(HIGH, "removes in the workspace"),
-    Touch.EXECUTE: Row(HIGH, "runs a file of the workspace, which is not seen here"),
+INSIDE: Final[dict[Touch, RiskRow]] = {
+    Touch.READ: RiskRow(LOW, "reads in the workspace"),
+    Touch.WRITE: RiskRow(MEDIUM, "writes in the workspace"),
+    Touch.REMOVE: RiskRow(HIGH, "removes in the workspace"),
+    Touch.EXECUTE: RiskRow(HIGH, "runs a file of the workspace, which is not seen here"),
+    Touch.NAME: RiskRow(LOW, "names a file of the workspace"),
 }
-OUTSIDE: Final[dict[Touch, Row]] = {
-    Touch.READ: Row(MEDIUM, "reads outside the workspace"),
-    Touch.WRITE: Row(HIGH, "writes outside the workspace"),
-    Touch.REMOVE: Row(CRITICAL, "removes outside the workspace"),
-    Touch.EXECUTE: Row(HIGH, "runs a file outside the workspace, which is not seen here"),
+OUTSIDE: Final[dict[Touch, RiskRow]] = {
+    Touch.READ: RiskRow(MEDIUM, "reads outside the workspace"),
+    Touch.WRITE: RiskRow(HIGH, "writes outside the workspace"),
+    Touch.REMOVE: RiskRow(CRITICAL, "removes outside the workspace"),
+    Touch.EXECUTE: RiskRow(HIGH, "runs a file outside the workspace, which is not seen here"),
+    Touch.NAME: RiskRow(MEDIUM, "names a file outside the workspace"),
 }
 HARMLESS_PATHS: Final = frozenset({"/dev/null", "/dev/stdout", "/dev/stderr", "/dev/stdin", "/dev/zero"})
 OWN_PLACES: Final = ("/workspace", "/tmp")

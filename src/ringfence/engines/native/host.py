@@ -1,0 +1,75 @@
+"""What stands around PID 1 of a native box: its launcher, the guardian in it, and the supervisor that they serve."""
+
+import os
+import signal
+import subprocess
+from contextlib import suppress
+from functools import partial
+
+from ringfence.confinement.base import View
+from ringfence.confinement.choose import notification_rules
+from ringfence.engines.aside import aside
+from ringfence.engines.boxes.base import Supervision
+from ringfence.engines.boxes.waiting import wait_child
+from ringfence.engines.native.explain import Explainer
+from ringfence.engines.native.starting import Started
+from ringfence.engines.native.supervisor import Supervisor
+from ringfence.engines.networking.keeper import Keeper
+from ringfence.values.grant import Grant, Trace
+
+
+class NativeHost:
+    def __init__(self, started: Started, grant: Grant, view: View) -> None:
+        self._started = started
+        self._grant = grant
+        self._view = view
+        self.control = started.control
+        self.configure = started.configure
+        self.owner = started.owner
+        self.keeper = None if started.keeper is None else Keeper(started.keeper)
+        self._rules: tuple[str, ...] | None = None
+
+    async def prepare(self) -> None:
+        """Find what the guardian has to be told; where opens are mediated, that is every denied file."""
+        if self._grant.mediate_opens:
+            self._rules = await aside(partial(notification_rules, self._grant, self._view, self.owner))
+
+    @property
+    def descriptors(self) -> tuple[int, ...]:
+        return tuple(each for each in (self._started.seccomp, self._started.notify) if each >= 0)
+
+    @property
+    def launcher(self) -> subprocess.Popen[bytes]:
+        return self._started.launcher
+
+    def complaints(self) -> str:
+        """What launcher and bwrap said."""
+        os.set_blocking(self._started.complaints, False)
+        with suppress(OSError):
+            return os.read(self._started.complaints, 4096).decode(errors="replace").strip()
+        return ""
+
+    def supervise(self, listener: int) -> Supervision:
+        reads = self._grant.trace is Trace.FULL
+        quiet = self._grant.trace is Trace.OFF and not self._grant.mediate_opens
+        shared = () if self._grant.shadow is not None else tuple(map(os.fspath, self._grant.writable_roots))
+        explainer = Explainer(self._grant, self._view, () if self.keeper is None else self.keeper.ports)
+        supervisor = Supervisor(self._started.lifeline, explainer, reads=reads, roots=shared, quiet=quiet)
+        rules = self._rules
+        if rules is None:
+            rules = notification_rules(self._grant, self._view, self.owner)
+        supervisor.attach(listener, rules)
+        return supervisor
+
+    def kill(self, first_pid: int) -> None:
+        with suppress(ProcessLookupError):
+            os.kill(first_pid, signal.SIGKILL)
+
+    def release(self) -> None:
+        if self.keeper is not None:
+            self.keeper.close()
+        self._started.release()
+
+    async def wait_closed(self) -> None:
+        """When the launcher has ended, so has everything in the box."""
+        await wait_child(self.launcher)

@@ -1,0 +1,28 @@
+"""What a point of a checklist is: a claim, whether it holds, and by which evidence."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class ClaimState(StrEnum):
+    """Whether something is as it should be."""
+
+    YES = "yes"
+    NO = "no"
+    UNKNOWN = "cannot be checked here"
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimItem:
+    """One point of a checklist."""
+
+    claim: str
+    found: ClaimState
+    evidence: str
+    hint: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Checklist:
+    name: str
+    items: tuple[ClaimItem, ...]

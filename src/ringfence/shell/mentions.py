@@ -1,0 +1,60 @@
+"""Names of programs in places from which they may be run, although nothing is seen to run them.
+
+Code in another language that names one, a file that is run, a variable that holds one, an argument of a program that
+nothing is known of. For those who forbid a program: what cannot be followed is asked about rather than passed.
+"""
+
+import re
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from ringfence.shell.catalog.known import is_known
+from ringfence.shell.foreign import said_by
+from ringfence.values.facts import Facts, Span, Touch
+
+_WORD: Final = re.compile(r"[\w.+-]+")
+_READ_WHOLLY: Final = frozenset(("sed", "make"))
+"""Languages whose every command is seen."""
+
+
+class Mention(NamedTuple):
+    words: frozenset[str]
+    why: str
+    span: Span
+    runs: bool = False
+    """It is surely run."""
+
+
+def mentions(facts: Facts) -> Iterator[Mention]:
+    """What is named where it may be run; each with all words that stand there."""
+    for code in facts.codes:
+        if code.language not in _READ_WHOLLY:
+            words = frozenset(_WORD.findall(said_by(code.language, code.text)))
+            yield Mention(words, f"is named by code in {code.language}, which may run it", code.span)
+    for path in facts.paths:
+        if path.touch is Touch.EXECUTE:
+            yield Mention(frozenset((path.path.rpartition("/")[2],)), "is the file that is run", path.span, runs=True)
+    for assignment in facts.assignments:
+        if assignment.exported and assignment.value:
+            words = frozenset((assignment.value.partition(" ")[0].rpartition("/")[2],))
+            yield Mention(words, f"is what {assignment.name} holds", assignment.span)
+    for program in facts.programs:
+        name = program.name
+        if name is None or "/" in (program.argv[0].text or ""):
+            continue
+        unknown = not is_known(name)
+        for word in program.argv[1:] if unknown or name in _TAKES_VARIABLES else ():
+            if word.text is None:
+                continue
+            _, equals, value = word.text.partition("=")
+            if equals:
+                text = value.partition(" ")[0]
+            elif unknown:
+                text = word.text
+            else:
+                continue
+            yield Mention(frozenset((text.rpartition("/")[2],)), f"is given to {name}, which may run it", word.span)
+
+
+_TAKES_VARIABLES: Final = frozenset(("make", "gmake", "cmake", "configure", "meson", "scons", "cargo", "go", "npm"))
+"""Take programs by arguments such as `CC=...`."""
