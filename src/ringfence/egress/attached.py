@@ -1,0 +1,189 @@
+"""The listeners of one box, and the connections that come to them, counted and ended with it."""
+
+import asyncio
+import contextlib
+import errno
+import logging
+import socket
+import time
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Final
+
+from ringfence.egress.base import Listeners, Refusal
+from ringfence.egress.dns import LONGEST_QUERY, NameService
+from ringfence.egress.doors import HEADER_SECONDS, transparent
+from ringfence.egress.flow import Box
+from ringfence.egress.proxy_port import proxy_port
+from ringfence.egress.sockets import Client, Gone, close, http_refusal
+from ringfence.policy.reach import Judged
+from ringfence.values.network import NetworkDoor
+from ringfence.values.verdict import Verdict
+
+_AT_ONCE: Final = 16  # connections taken, or look-ups answered, before others have their turn
+_RETRY_SECONDS: Final = 0.5
+_COMPLAINT_SECONDS: Final = 5.0
+_DNS_IDLE_SECONDS: Final = 10.0
+_ANCILLARY: Final = 256
+_IP_PKTINFO: Final = 8  # from linux/in.h; `socket` has it in newer versions only
+
+Serve = Callable[[Client], Awaitable[None]]
+_log = logging.getLogger(__name__)
+
+
+class Capacity:
+    """Connections of all boxes together: descriptors are finite, and no box may take those of the others."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._open = 0
+        self.boxes = 0
+
+    def take(self, of_this_box: int) -> bool:
+        """Whether a box that has so many may have one more: freely while there is room, its share of it then."""
+        share = max(8, self._most // max(1, self.boxes))
+        if self._open >= self._most or (self._open >= self._most * 3 // 4 and of_this_box >= share):
+            return False
+        self._open += 1
+        return True
+
+    def give(self) -> None:
+        self._open -= 1
+
+
+class AttachedBox:
+    """Serves one box until it is closed."""
+
+    def __init__(self, box: Box, capacity: Capacity, listeners: Listeners | None) -> None:
+        self.box = box
+        self._capacity = capacity
+        self._listeners = listeners
+        self._names = NameService(box)
+        self._loop = asyncio.get_running_loop()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._complained = float("-inf")
+        self._closed = False
+
+    def start(self) -> None:
+        self._capacity.boxes += 1
+        if self._listeners is None:
+            return
+        for each in self._listeners:
+            each.setblocking(False)
+        self._listen(self._listeners.proxy, partial(proxy_port, self.box), is_http=True)
+        self._listen(self._listeners.dns_tcp, self._dns_over_tcp)
+        for listener in self._listeners.tcp.values():
+            self._listen(listener, partial(transparent, self.box))
+        self._loop.add_reader(self._listeners.dns_udp, self._dns_over_udp, self._listeners.dns_udp)
+
+    async def close(self) -> None:
+        self._closed = True
+        self._capacity.boxes -= 1
+        if self._listeners is not None:
+            for each in self._listeners:
+                self._loop.remove_reader(each)
+            self._listeners.close()
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=5)
+        self.box.close()
+
+    def serve_tool(self, connection: socket.socket) -> None:
+        """Treat it as a connection to the proxy port, made by our own tools."""
+        self._take(connection, partial(proxy_port, self.box, door=NetworkDoor.TOOL), is_http=True)
+
+    def _listen(self, listener: socket.socket, serve: Serve, *, is_http: bool = False) -> None:
+        self._loop.add_reader(listener, self._accept, listener, serve, is_http)
+
+    def _accept(self, listener: socket.socket, serve: Serve, is_http: bool) -> None:
+        for _ in range(_AT_ONCE):
+            try:
+                connection, _ = listener.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError as fault:
+                if fault.errno in (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM):
+                    self._loop.remove_reader(listener)
+                    self._loop.call_later(_RETRY_SECONDS, self._again, listener, serve, is_http)
+                    self._complain("there is no descriptor left for a connection")
+                return
+            connection.setblocking(False)
+            self._take(connection, serve, is_http=is_http)
+
+    def _again(self, listener: socket.socket, serve: Serve, is_http: bool) -> None:
+        if not self._closed:
+            self._loop.add_reader(listener, self._accept, listener, serve, is_http)
+
+    def _take(self, connection: socket.socket, serve: Serve, *, is_http: bool) -> None:
+        meter = self.box.meter
+        if self._closed or not meter.open_box():
+            return self._turn_away(connection, f"{meter.most_connections} connections are open already", is_http)
+        if not self._capacity.take(meter.connections - 1):
+            meter.close_box()
+            return self._turn_away(connection, "the proxy has no room for more connections", is_http)
+        task = self._loop.create_task(self._serve(connection, serve))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _serve(self, connection: socket.socket, serve: Serve) -> None:
+        try:
+            with contextlib.suppress(OSError):
+                connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            await serve(Client(connection, self._loop))
+        except OSError:
+            pass  # the client's end of it; what mattered is recorded
+        except Exception:  # the outermost edge of one connection: it ends, the others go on
+            _log.exception("a connection of %s ended by a fault of ours", self.box.name)
+        finally:
+            close(connection)
+            self._capacity.give()
+            self.box.meter.close_box()
+
+    def _turn_away(self, connection: socket.socket, why: str, is_http: bool) -> None:
+        with contextlib.suppress(OSError):
+            if is_http:
+                connection.send(http_refusal(Refusal(429, f"Ringfence: {why}")))
+        close(connection)
+        self._complain(why)
+
+    def _complain(self, why: str) -> None:
+        now = time.monotonic()
+        if now - self._complained > _COMPLAINT_SECONDS:
+            self._complained = now
+            self.box.refuse(NetworkDoor.TRANSPARENT, "", 0, Judged(verdict=Verdict.DENY, reason=why), status=429)
+
+    def _dns_over_udp(self, listener: socket.socket) -> None:
+        for _ in range(_AT_ONCE):
+            try:
+                query, ancillary, _, sender = listener.recvmsg(LONGEST_QUERY + 1, _ANCILLARY)
+            except OSError:
+                return
+            reply = self._names.answer(query)
+            if reply is not None:
+                with contextlib.suppress(OSError):
+                    listener.sendmsg([reply], _answered_from(ancillary), 0, sender)
+
+    async def _dns_over_tcp(self, client: Client) -> None:
+        deadline = self._loop.time() + HEADER_SECONDS
+        with contextlib.suppress(Gone):
+            while True:
+                length = int.from_bytes(await client.exactly(2, deadline), "big")
+                if length > LONGEST_QUERY:
+                    return
+                reply = self._names.answer(await client.exactly(length, deadline))
+                if reply is None:
+                    return
+                await client.send(len(reply).to_bytes(2, "big") + reply)
+                deadline = self._loop.time() + _DNS_IDLE_SECONDS
+
+
+def _answered_from(ancillary: list[tuple[int, int, bytes]]) -> list[tuple[int, int, bytes]]:
+    """The address that was asked is the one that answers: clients drop answers of others."""
+    for level, kind, data in ancillary:
+        if level == socket.IPPROTO_IPV6 and kind == socket.IPV6_PKTINFO and len(data) == 20:
+            return [(level, kind, data)]
+    for level, kind, data in ancillary:
+        if level == socket.IPPROTO_IP and kind == _IP_PKTINFO and len(data) == 12:
+            return [(level, kind, data[:4] + data[8:12] + bytes(4))]
+    return []

@@ -1,0 +1,1 @@
+"""Looking into connections: TLS ended here, each request judged, and carried on to the server."""

@@ -1,0 +1,195 @@
+"""Bytes in both directions of one connection, with TLS ended here or without.
+
+asyncio's own TLS cannot be handed bytes that were read already, and a door has to read the first ones to know whose
+connection it is. Here OpenSSL works on memory, and asyncio sees only what travels. Sending is apart from draining: what
+is sent keeps its order among many senders, and each of them waits for the peer on its own.
+"""
+
+import asyncio
+import contextlib
+import ssl
+import time
+from typing import Final
+
+from ringfence.egress.base import Stream
+
+_PIECE: Final = 64 * 1024
+_LINGER_SECONDS: Final = 2.0
+_LINGER_BYTES: Final = 4 * 1024 * 1024
+
+
+class Wire:
+    """A connection as it is: plain, or with TLS that asyncio does (towards servers)."""
+
+    def __init__(self, stream: Stream) -> None:
+        self._reader = stream.reader
+        self._writer = stream.writer
+        self._held = b""
+        self.touched_at = time.monotonic()
+        """When something last moved."""
+
+    @property
+    def alpn(self) -> str:
+        tls = self._writer.get_extra_info("ssl_object")
+        return (tls.selected_alpn_protocol() or "") if tls is not None else ""
+
+    @property
+    def is_usable(self) -> bool:
+        """False once the peer has ended it, as far as that is known."""
+        return not (self._reader.at_eof() or self._writer.is_closing())
+
+    async def read(self) -> bytes:
+        """What has come, at least one byte; empty at the end."""
+        try:
+            data = await self._reader.read(_PIECE)
+        except (ConnectionError, ssl.SSLError, TimeoutError):
+            return b""
+        self.touched_at = time.monotonic()
+        return data
+
+    def hold(self, data: bytes) -> None:
+        """Send it with what follows, or alone as soon as others have had their turn: a head and a short body are one
+        packet then, and nobody waits for a body that is not there yet."""
+        self._held += data
+        asyncio.get_running_loop().call_soon(self._send_held)
+
+    def _send_held(self) -> None:
+        if self._held and not self._writer.is_closing():
+            self.send(b"")
+
+    def send(self, data: bytes) -> None:
+        if self._held:
+            data, self._held = self._held + data, b""
+        if data:
+            self._put(data)
+
+    def _put(self, data: bytes) -> None:
+        self._writer.write(data)
+
+    async def drain(self) -> None:
+        """Wait until the peer has taken most of it.
+
+        Raises:
+            ConnectionError: it is gone.
+        """
+        await self._writer.drain()
+        self.touched_at = time.monotonic()
+
+    def close(self) -> None:
+        """End it in order: what was sent still arrives."""
+        self._send_held()
+        with contextlib.suppress(OSError, RuntimeError):
+            self._writer.close()
+
+    def cut(self) -> None:
+        """End it so that the peer sees an error, after what was sent."""
+        self.close()
+
+    def abort(self) -> None:
+        """Drop it at once, with what was not sent yet."""
+        with contextlib.suppress(AttributeError):  # asyncio's TLS until 3.11.5, where it was closed before
+            self._writer.transport.abort()
+
+    async def linger(self) -> None:
+        """End our side, and let the peer finish: closing at once would take the answer away from who still sends."""
+        self._send_held()
+        self._say_end()
+        with contextlib.suppress(OSError, RuntimeError, TimeoutError):
+            async with asyncio.timeout(_LINGER_SECONDS):
+                await self._writer.drain()
+                if self._writer.can_write_eof():
+                    self._writer.write_eof()
+                taken = 0
+                while taken < _LINGER_BYTES and (data := await self._reader.read(_PIECE)):
+                    taken += len(data)
+        self.close()
+
+    def _say_end(self) -> None:
+        """For what has an end of its own above the connection's."""
+
+
+class TlsWire(Wire):
+    """A box's TLS, ended here."""
+
+    def __init__(self, stream: Stream, context: ssl.SSLContext) -> None:
+        super().__init__(stream)
+        self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
+
+    @property
+    def alpn(self) -> str:
+        return self._tls.selected_alpn_protocol() or ""
+
+    async def handshake(self, first: bytes) -> None:
+        """Raises:
+        ssl.SSLError: the client does not trust us, speaks no TLS that we speak, or asks for another name.
+        ConnectionError: it is gone.
+        """
+        self._incoming.write(first)
+        while True:
+            try:
+                self._tls.do_handshake()
+            except ssl.SSLWantReadError:
+                self._flush()
+                await self._more()
+            except ssl.SSLError:
+                self._flush()  # the alert
+                raise
+            else:
+                self._flush()
+                return
+
+    async def read(self) -> bytes:
+        while True:
+            try:
+                data = self._tls.read(_PIECE)
+                return data if not self._incoming.pending else self._rest_of(data)
+            except ssl.SSLWantReadError:
+                self._flush()
+            except ssl.SSLError:
+                return b""
+            try:
+                await self._more()
+            except (ConnectionError, TimeoutError):
+                return b""
+
+    def _rest_of(self, first: bytes) -> bytes:
+        """What came together goes on together: a record has 16 KiB at most."""
+        parts, size = [first], len(first)
+        while parts[-1] and size < _PIECE:
+            try:
+                parts.append(self._tls.read(_PIECE))
+            except ssl.SSLError:  # no whole record more; an error comes again with the next one that is asked for
+                break
+            size += len(parts[-1])
+        return b"".join(parts)
+
+    def _put(self, data: bytes) -> None:
+        self._tls.write(data)
+        self._flush()
+
+    def close(self) -> None:
+        self._send_held()
+        self._say_end()
+        super().close()
+
+    def cut(self) -> None:
+        super().close()
+
+    async def _more(self) -> None:
+        raw = await self._reader.read(_PIECE)
+        if not raw:
+            raise ConnectionResetError("the client has ended the connection")
+        self.touched_at = time.monotonic()
+        self._incoming.write(raw)
+
+    def _flush(self) -> None:
+        if self._outgoing.pending:
+            self._writer.write(self._outgoing.read())
+
+    def _say_end(self) -> None:
+        with contextlib.suppress(ssl.SSLError, OSError, RuntimeError):
+            try:
+                self._tls.unwrap()
+            except ssl.SSLWantReadError:  # it would wait for the peer's
+                self._flush()

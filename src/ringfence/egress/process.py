@@ -1,0 +1,214 @@
+"""The proxy as a process of its own: `python -m ringfence.egress.process FD`, started by `egress.service`.
+
+Everything is loaded first, then the wall is put up (`confine.py`), then the manager is told that it may hand over
+boxes. It ends when the manager's end of the socket does.
+"""
+
+import asyncio
+import base64
+import contextlib
+import itertools
+import logging
+import os
+import socket
+import ssl
+import sys
+from functools import lru_cache
+from typing import Any
+
+from ringfence.egress.addresses import OwnAddresses
+from ringfence.egress.base import Listeners, NetworkAnswer, NetworkQuestion, SecretDesk, SecretValue
+from ringfence.egress.confine import NotConfined, confine, hide
+from ringfence.egress.dialing import SystemDialer
+from ringfence.egress.flow import Outside
+from ringfence.egress.inspection.authority import Authority
+from ringfence.egress.inspection.inspector import HttpInspector
+from ringfence.egress.plain import from_plain, to_plain
+from ringfence.egress.proxy import Proxy
+from ringfence.egress.resolve import SystemResolver
+from ringfence.egress.secrets.desk import Desk
+from ringfence.egress.wire import Message, Wire, encoded_last, lane_of
+from ringfence.errors import RingfenceError
+from ringfence.values.network import NetworkGrant, SecretGrant
+from ringfence.values.network_event import NetworkEvent
+from ringfence.values.verdict import Verdict
+
+_PLACES = ("proxy", "dns_udp", "dns_tcp")
+
+
+class Session:
+    """The manager's orders, and what it is told."""
+
+    def __init__(self, connection: socket.socket, authority: Authority) -> None:
+        self._ended = asyncio.get_running_loop().create_future()
+        self._wire = Wire(connection, self._received, self._closed)
+        self._numbers = itertools.count(1)
+        self._waiting: dict[int, asyncio.Future[Message]] = {}
+        self._desks: dict[str, SecretDesk] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        outside = Outside(
+            resolver=SystemResolver(),
+            dialer=SystemDialer(),
+            own=OwnAddresses(),
+            inspector=HttpInspector(authority, self._desks.__getitem__),
+            client_tls=_client_tls,
+            happened=self._happened,
+            ask=self._ask,
+            canary=lambda box, raw: self._desks[box].canary(raw),
+        )
+        self._proxy = Proxy(outside)
+        logging.getLogger().addHandler(_Told(self._wire))
+        self._wire.send({"kind": "ready", "authority": authority.certificate_pem.decode()})
+
+    async def wait_ended(self) -> None:
+        await self._ended
+
+    def _closed(self) -> None:
+        if not self._ended.done():
+            self._ended.set_result(None)
+
+    def _received(self, message: Message, descriptors: list[int]) -> None:
+        sockets = [socket.socket(fileno=each) for each in descriptors]
+        match message["kind"]:
+            case "attach":
+                self._attach(message, sockets)
+            case "detach":
+                self._desks.pop(message["box"], None)
+                self._start(self._detach(message["box"], int(message["number"])))
+            case "connect":
+                self._proxy.connect(message["box"], sockets[0])
+            case "answer":
+                waiting = self._waiting.pop(int(message["number"]), None)
+                if waiting is not None and not waiting.done():
+                    waiting.set_result(message)
+            case other:
+                raise ValueError(f"a message of a kind that is not known: {other}")
+
+    def _attach(self, message: Message, sockets: list[socket.socket]) -> None:
+        box, number = str(message["box"]), int(message["number"])
+        try:
+            network = from_plain(NetworkGrant, message["network"])
+            desk = Desk(network.secrets, lambda secret: self._secret(box, secret))  # before anything is served
+            self._proxy.attach(box, network, _listeners(message, sockets))
+            self._desks[box] = desk
+        except (RingfenceError, ValueError, OSError) as fault:
+            for each in sockets:
+                each.close()
+            self._wire.send({"kind": "answer", "number": number, "fault": str(fault)})
+        else:
+            self._wire.send({"kind": "answer", "number": number})
+
+    async def _detach(self, box: str, number: int) -> None:
+        await self._proxy.detach(box)
+        self._wire.send({"kind": "answer", "number": number})
+
+    def _happened(self, event: NetworkEvent) -> None:
+        # Apart, so that much noise of one kind does not drown what matters more.
+        kind = "alarm" if event.canary else "refused" if event.verdict is Verdict.DENY else "carried"
+        self._wire.tell(lane_of(event.box, kind), {"kind": "event", "event": to_plain(event)})
+
+    async def _ask(self, question: NetworkQuestion) -> NetworkAnswer:
+        told = await self._call({"kind": "ask", "question": to_plain(question)})
+        return NetworkAnswer(bool(told.get("granted")), str(told.get("by", "")), bool(told.get("remembered")))
+
+    async def _secret(self, box: str, secret: SecretGrant) -> SecretValue:
+        told = await self._call({"kind": "secret", "box": box, "secret": to_plain(secret)})
+        if "fault" in told:
+            raise OSError(str(told["fault"]))
+        return SecretValue(base64.b64decode(told["value"]), float(told["good_until"]))
+
+    async def _call(self, message: Message) -> Message:
+        number = next(self._numbers)
+        waiting: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
+        self._waiting[number] = waiting
+        try:
+            self._wire.send({**message, "number": number})
+            return await waiting
+        finally:
+            self._waiting.pop(number, None)
+
+    def _start(self, work: Any) -> None:
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+class _Told(logging.Handler):
+    """What went wrong in here is told to the manager, which has a log."""
+
+    def __init__(self, wire: Wire) -> None:
+        super().__init__(logging.WARNING)
+        self._wire = wire
+
+    def emit(self, record: logging.LogRecord) -> None:
+        with contextlib.suppress(ValueError, TypeError):
+            self._wire.tell("", {"kind": "fault", "text": self.format(record)[-4000:]})
+
+
+def _listeners(message: Message, sockets: list[socket.socket]) -> Listeners | None:
+    if not sockets:
+        return None
+    ports = message["ports"]
+    if len(sockets) != len(_PLACES) + len(ports):
+        raise ValueError("listeners are missing")
+    proxy, dns_udp, dns_tcp, *captured = sockets
+    return Listeners(
+        proxy=proxy,
+        dns_udp=dns_udp,
+        dns_tcp=dns_tcp,
+        tcp=dict(zip(map(int, ports), captured, strict=True)),
+        is_loopback=bool(message["loopback"]),
+    )
+
+
+_roots = ""
+
+
+@lru_cache(maxsize=8)
+def _client_tls(alpn: tuple[str, ...]) -> ssl.SSLContext:
+    context = ssl.create_default_context(cadata=_roots or None)
+    if alpn:
+        context.set_alpn_protocols(list(alpn))
+    return context
+
+
+def _system_roots() -> str:
+    """The certificates that this machine trusts, read while that can be done."""
+    context = ssl.create_default_context()
+    return "".join(ssl.DER_cert_to_PEM_cert(each) for each in context.get_ca_certs(binary_form=True))
+
+
+def _load_late_parts() -> None:
+    """What the libraries would load on first use, when nothing can be loaded any longer."""
+    "b\u00fccher.example".encode("idna")
+    with contextlib.suppress(OSError):
+        socket.getaddrinfo("localhost", 80)
+    asyncio.get_event_loop_policy()
+
+
+async def _serve(connection: socket.socket, authority: Authority) -> None:
+    session = Session(connection, authority)
+    await session.wait_ended()
+
+
+def main() -> None:
+    global _roots
+    connection = socket.socket(fileno=int(sys.argv[1]))
+    hide()
+    _roots = _system_roots()
+    authority = Authority.make()
+    _load_late_parts()
+    _client_tls(())
+    try:
+        confine()
+    except NotConfined as fault:
+        connection.send(encoded_last({"kind": "unable", "reason": str(fault)}))
+        os._exit(1)
+    try:
+        asyncio.run(_serve(connection, authority))
+    finally:
+        os._exit(0)  # a look-up that hangs in a thread would keep us
+
+
+if __name__ == "__main__":
+    main()

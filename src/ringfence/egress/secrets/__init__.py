@@ -1,0 +1,1 @@
+"""Secrets that a box uses and never holds: placeholders, swapping, scrubbing, signers."""

@@ -1,0 +1,151 @@
+"""Sockets of clients: read with a bound and a deadline, answered, ended without losing the answer."""
+
+import asyncio
+import contextlib
+import ipaddress
+import socket
+import ssl
+from typing import Final
+
+from ringfence.egress.base import Refusal, Stream
+from ringfence.values.hosts import Address, Host
+
+CHUNK: Final = 64 * 1024
+_LINGER_SECONDS: Final = 1.0
+_LINGER_BYTES: Final = 1024 * 1024
+_SEND_SECONDS: Final = 10.0
+_GOODBYE_SECONDS: Final = 2.0  # for a server to end TLS: until then it holds a descriptor that nobody counts
+
+
+class Gone(OSError):
+    """The client has ended, said nothing in time, or said too much."""
+
+
+class Client:
+    """One connection of a box, before it is known what it is."""
+
+    __slots__ = ("_loop", "buffered", "socket")
+
+    def __init__(self, connection: socket.socket, loop: asyncio.AbstractEventLoop) -> None:
+        self.socket = connection
+        self._loop = loop
+        self.buffered = b""
+        """What was read and not taken yet."""
+
+    async def more(self, deadline: float) -> bytes:
+        """Read once, and keep it; the new bytes.
+
+        Raises:
+            Gone: it ended, or nothing came before the deadline (of the loop's clock).
+        """
+        try:
+            data = self._read()
+            if data is None:
+                async with asyncio.timeout_at(deadline):
+                    while data is None:
+                        await self._readable()
+                        data = self._read()
+        except TimeoutError:
+            raise Gone("nothing came in time") from None
+        except OSError as fault:
+            raise Gone(fault.strerror or str(fault)) from fault
+        if not data:
+            raise Gone("the client ended")
+        self.buffered += data
+        return data
+
+    def _read(self) -> bytes | None:
+        try:
+            return self.socket.recv(CHUNK)
+        except (BlockingIOError, InterruptedError):
+            return None
+
+    async def _readable(self) -> None:
+        """Waiting and reading are apart, so that nothing that was read is lost when the time is over."""
+        ready: asyncio.Future[None] = self._loop.create_future()
+        self._loop.add_reader(self.socket, _settle, ready)
+        try:
+            await ready
+        finally:
+            self._loop.remove_reader(self.socket)
+
+    async def exactly(self, count: int, deadline: float) -> bytes:
+        """Take so many bytes."""
+        while len(self.buffered) < count:
+            await self.more(deadline)
+        taken, self.buffered = self.buffered[:count], self.buffered[count:]
+        return taken
+
+    def take(self) -> bytes:
+        taken, self.buffered = self.buffered, b""
+        return taken
+
+    async def send(self, data: bytes) -> None:
+        try:
+            async with asyncio.timeout(_SEND_SECONDS):
+                await self._loop.sock_sendall(self.socket, data)
+        except OSError as fault:  # TimeoutError is one
+            raise Gone(str(fault)) from fault
+
+    async def answer(self, refusal: Refusal, *, hint: str = "") -> None:
+        """Refuse in HTTP."""
+        await self.last_words(http_refusal(refusal, hint=hint))
+
+    async def last_words(self, data: bytes) -> None:
+        """Send, then end so that the client reads it: what it still sends is read and dropped for a moment, because
+        closing on unread bytes would throw the answer away."""
+        with contextlib.suppress(Gone, OSError):
+            await self.send(data)
+            self.socket.shutdown(socket.SHUT_WR)
+            deadline = self._loop.time() + _LINGER_SECONDS
+            dropped = 0
+            while dropped < _LINGER_BYTES:
+                dropped += len(await self.more(deadline))
+                self.buffered = b""
+
+
+def _settle(ready: asyncio.Future[None]) -> None:
+    if not ready.done():
+        ready.set_result(None)
+
+
+def http_refusal(refusal: Refusal, *, hint: str = "") -> bytes:
+    """The answer in HTTP/1.1, with the reason where clients print it: in the status line, a header and the body."""
+    body = f"{refusal.reason}\n{hint}".encode("ascii", "replace")
+    lines = (
+        f"HTTP/1.1 {refusal.status} {refusal.reason}",
+        "Content-Type: text/plain; charset=utf-8",
+        f"Content-Length: {len(body)}",
+        f"X-Ringfence-Reason: {refusal.reason}",
+        *((f"X-Ringfence-Question: {refusal.event_id}",) if refusal.event_id else ()),
+        "Connection: close",
+    )
+    return "\r\n".join(lines).encode("ascii", "replace") + b"\r\n\r\n" + body
+
+
+def close(connection: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        connection.close()
+
+
+def asked_for(connection: socket.socket) -> tuple[Address, int]:
+    """Where a captured connection was meant to go."""
+    name = connection.getsockname()
+    address = ipaddress.ip_address(str(name[0]).partition("%")[0])
+    if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
+        return address.ipv4_mapped, int(name[1])
+    return address, int(name[1])
+
+
+async def stream_of(
+    connection: socket.socket, *, context: ssl.SSLContext | None = None, host: Host | None = None
+) -> Stream:
+    """Both directions of a connected socket, which is theirs from then on; with a context, through TLS as a client."""
+    if context is None:
+        return Stream(*await asyncio.open_connection(sock=connection))
+    name = host.text if host is not None else ""
+    return Stream(
+        *await asyncio.open_connection(
+            sock=connection, ssl=context, server_hostname=name, ssl_shutdown_timeout=_GOODBYE_SECONDS
+        )
+    )

@@ -1,0 +1,62 @@
+"""Brings the proxy of a sandbox's boxes, once one of them has a network: most have none, and load nothing for it."""
+
+from typing import TYPE_CHECKING
+
+from ringfence.approvals.base import ConfirmationService
+from ringfence.audit.journal import Journal
+from ringfence.egress.base import Listeners
+from ringfence.engines.base import Attached, NetKeeper
+from ringfence.manager.hiding import Caller
+from ringfence.manager.network_options import Network
+from ringfence.manager.options import SandboxOptions
+from ringfence.policy.config import SandboxConfig
+from ringfence.values.network import NetworkGrant
+from ringfence.values.principal import Principal
+
+if TYPE_CHECKING:
+    from ringfence.manager.networking import Networking
+
+
+class SandboxNetworks:
+    """Who serves the networks of the boxes that are made by one set of options (`engines.base.NetworkProvider`)."""
+
+    def __init__(self, options: SandboxOptions, config: SandboxConfig, caller: Caller, journal: Journal) -> None:
+        self._options = options
+        self._config = config
+        self._caller = caller
+        self._journal = journal
+        self._networking: Networking | None = None
+
+    async def authority(self) -> bytes:
+        return await self.networking.authority()
+
+    async def attach(self, box: str, network: NetworkGrant, listeners: Listeners, keeper: NetKeeper) -> Attached:
+        return await self.networking.attach(box, network, listeners, keeper)
+
+    def belongs(self, box: str, who: Principal, confirmation: ConfirmationService | None) -> None:
+        """A box was leased: from now on this is whose requests it makes, and who is asked about them."""
+        if self._networking is not None and box:
+            self._networking.belongs(box, who, confirmation)
+
+    @property
+    def networking(self) -> "Networking":
+        """The whole of it; loaded now."""
+        if self._networking is None:
+            from ringfence.manager.network_secrets import sources_of  # both load what signs, and much else
+            from ringfence.manager.networking import Networking
+
+            options = self._options
+            typed = tuple(options.network.secrets) if isinstance(options.network, Network) else ()
+            self._networking = Networking(
+                self._journal,
+                lambda network: sources_of(network, typed, self._config.secrets, self._caller.environ),
+                options.confirmation,
+                Principal(agent_id=options.agent_id, org_id=options.org_id),
+                _git_settings(dict(options.variables)),
+            )
+        return self._networking
+
+
+def _git_settings(variables: dict[str, str]) -> int:
+    count = variables.get("GIT_CONFIG_COUNT", "")
+    return int(count) if count.isdecimal() and len(count) < 4 else 0
