@@ -35,6 +35,7 @@ class Unshare:
             configure=(*captured_words(descriptors), *landlock_words(view), "filter"),
             seccomp=seccomp.assemble(profile_for(view, stand_in, debugging=keeps_apart())),
             filter_by_helper=True,
+            is_first=descriptors.keeper < 0,  # the keeper of a network stands outside of the pid namespace
             before=capture(descriptors, stand_in),
         )
 
