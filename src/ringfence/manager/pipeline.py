@@ -22,7 +22,7 @@ from ringfence.approvals.base import Approval, ConfirmationService
 from ringfence.approvals.question import hash_request, make_question
 from ringfence.audit import record
 from ringfence.audit.journal import Journal
-from ringfence.audit.redact import Redactor
+from ringfence.audit.redact import Redactor, redactor
 from ringfence.engines.base import Process
 from ringfence.errors import RingfenceError, SpawnFailed
 from ringfence.manager.forming import as_run_by, check_form
@@ -98,7 +98,7 @@ class Pipeline:
         self._look = look
         self._judge = judge or Judge()
         self._reporting = reporting or Reporting(who=self._judge.who)
-        self._redact = Redactor(journal.settings.redact, grant.env)
+        self._redact = redactor(tuple(journal.settings.redact), grant.env)
         self._who = record.without_secrets(self._judge.who, self._redact)
         self._memory = SessionMemory()
         self._allowed: dict[tuple[str, Place, str | None, Given], Decision] = {}
@@ -281,8 +281,9 @@ class Pipeline:
         lease = await self._acquire(decision.routed)
         execution.runs_with(lease.grant)
         if lease.grant.workspace != self._grant.workspace:  # judged before there was one
-            old, new = hash_request(request, self._grant), hash_request(request, lease.grant)
-            self._memory.rename(self._judge.who.session_id or "", old, new)
+            if self._memory:  # hashing all that is granted takes longer than many a call
+                old, new = hash_request(request, self._grant), hash_request(request, lease.grant)
+                self._memory.rename(self._judge.who.session_id or "", old, new)
             self._grant = lease.grant
         return lease
 

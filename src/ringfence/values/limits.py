@@ -88,23 +88,18 @@ class Limits:
     def __post_init__(self) -> None:
         for name, read in _READ_FROM_TEXT:
             given: object = getattr(self, name)
-            if isinstance(given, str | timedelta):
+            if isinstance(given, _TEXTS):
                 object.__setattr__(self, name, read(name, given))
-        if isinstance(self.cpu_seconds, FollowsWall) and isinstance(self.wall_seconds, int | float):
+        if isinstance(self.cpu_seconds, FollowsWall) and isinstance(self.wall_seconds, (int, float)):
             times = self.cpu_seconds.times
             object.__setattr__(self, "cpu_seconds", FollowsWall(min(times * self.wall_seconds, _MOST), times))
-        for field in fields(self):
-            value = getattr(self, field.name)
-            whole = not field.name.endswith("_seconds")
+        for name, kinds in _KINDS:
+            value = getattr(self, name)
             # A comparison that does not hold also refuses NaN; infinity would switch a limit off.
-            if (
-                isinstance(value, bool)
-                or not isinstance(value, int if whole else int | float)
-                or not 0 < value <= _MOST
-            ):
-                number = "whole number" if whole else "number"
+            if isinstance(value, bool) or not isinstance(value, kinds) or not 0 < value <= _MOST:
+                number = "number" if float in kinds else "whole number"
                 raise InvalidArgument(
-                    f"limit {field.name} is {value!r}; it must be a {number} above zero, and one that the kernel takes",
+                    f"limit {name} is {value!r}; it must be a {number} above zero, and one that the kernel takes",
                     hint="leave a limit out to get its default; no limit can be switched off",
                 )
 
@@ -132,6 +127,8 @@ class Limits:
         return replace(self, **given)
 
 
+_TEXTS = (str, timedelta)
+_KINDS = tuple((field.name, (int, float) if field.name.endswith("_seconds") else (int,)) for field in fields(Limits))
 _READ_FROM_TEXT: tuple[tuple[str, Callable[[str, object], float]], ...] = tuple(
     (field.name, seconds_of if field.name.endswith("_seconds") else bytes_of)
     for field in fields(Limits)
