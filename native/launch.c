@@ -397,6 +397,14 @@ static void freeze_machine(void) {
         if (!access(at(parts[i]), F_OK)) cover("/proc", parts[i] + sizeof "/proc", "freeze");
 }
 
+/* Not one user namespace more than the next, whatever the filter would let pass: below each lie system calls that are root's otherwise.
+ * The limit is of the user namespace that we are in, which must be one of ours. */
+static void last_users(int proc) {
+    int fd = openat(proc, "sys/user/max_user_namespaces", O_WRONLY | O_CLOEXEC);
+    if (fd < 0 || write(fd, "1", 1) != 1) die("user namespaces");
+    close(fd);
+}
+
 /* Where nobody has to be in the network, or in the user namespace, of the box but outside of its pid namespace, PID 1 builds the
  * file system itself, and no process stands between it and the guardian. */
 static pid_t fork_first(unsigned uid, unsigned gid) {
@@ -433,12 +441,18 @@ static void enter(uid_t uid, gid_t gid, uid_t inside_uid, gid_t inside_gid) {
     if (mount("proc", at("/proc"), "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL)) die("proc");
     /* It lists the keys that the caller's uid may see; keyrings are not namespaced. */
     if (!access(at("/proc/keys"), F_OK)) cover("/proc", "keys", "hide");
+    int proc = (int)syscall(SYS_open_tree, AT_FDCWD, at("/proc"), TREE_CLONE | O_CLOEXEC); /* as it is before it is frozen */
+    if (proc < 0) die("proc");
     freeze_machine();
     /* Also so that Landlock has something to say yes to: queues belong to a file system that is not in the view otherwise. */
     if (mount("mqueue", at(QUEUES), "mqueue", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL) && errno != ENODEV) die(QUEUES);
     if (chdir(area) || syscall(SYS_pivot_root, ".", ".") || umount2(".", MNT_DETACH) || chdir("/")) die("new root");
     if (getuid() != uid) become(uid, gid);
+    if (!has_users) own_users(inside_uid, inside_gid);
+    last_users(proc);
+    close(proc);
     own_users(inside_uid, inside_gid);
+    if (!unshare(CLONE_NEWUSER)) die_because("a user namespace could be made that must not be");
     if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)) die("no_new_privs");
 }
 

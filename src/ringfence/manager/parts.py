@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Self
 
 from ringfence.approvals.base import ConfirmationService
+from ringfence.manager.allowed import Allowed
 from ringfence.manager.assemble import Assembly, assemble
 from ringfence.manager.leases import Lease, Open
 from ringfence.manager.options import SandboxOptions
@@ -37,6 +38,8 @@ class SandboxParts:
     """How a lease is made, if not by the engine."""
     origin: object = None
     """The pool's own record of it."""
+    allowed: Allowed | None = None
+    """What was allowed in others of the same pool."""
 
     @classmethod
     def of(cls, options: SandboxOptions, *, once: bool = False) -> Self:

@@ -25,6 +25,7 @@ from ringfence.audit.journal import Journal
 from ringfence.audit.redact import Redactor, redactor
 from ringfence.engines.base import Process
 from ringfence.errors import RingfenceError, SpawnFailed
+from ringfence.manager.allowed import Allowed
 from ringfence.manager.forming import as_run_by, check_form
 from ringfence.manager.leases import Lease, Open
 from ringfence.manager.leftovers import Call
@@ -46,9 +47,8 @@ from ringfence.values.risk import RouteDecision
 from ringfence.values.verdict import Decision, Verdict
 from ringfence.values.violation import Violation
 
-_ALLOWED_KEPT = 256
 _ALLOWED_LENGTH = 1000
-"""How many decisions are remembered, and of texts of which length."""
+"""Of texts of which length decisions are remembered."""
 Collect = Callable[[Result], Awaitable[Result]]
 """Adds to a result, before it is recorded, which files the run has written."""
 Prepare = Callable[[], Awaitable[None]]
@@ -79,6 +79,7 @@ class Pipeline:
         acquire: leases the box; a new one, if there is none yet, for where the request goes.
         standing: the wall that stands already, which a request cannot change.
         look: the box that stands already, to look for a directory that only it has; None if there is none.
+        allowed: decisions of others, used and added to if they follow from the same.
     """
 
     def __init__(
@@ -90,6 +91,7 @@ class Pipeline:
         reporting: Reporting | None = None,
         standing: Callable[[], Wall | None] = lambda: None,
         look: Look = no_box,
+        allowed: Allowed | None = None,
     ) -> None:
         self._grant = grant
         self._journal = journal
@@ -101,8 +103,9 @@ class Pipeline:
         self._redact = redactor(tuple(journal.settings.redact), grant.env)
         self._who = record.without_secrets(self._judge.who, self._redact)
         self._memory = SessionMemory()
-        self._allowed: dict[tuple[str, Place, str | None, Given], Decision] = {}
-        """Decisions to allow, by text, place, language, and what it is given; the oldest first."""
+        terms, asks = self._judge.terms, self._judge.confirmation is not None
+        fits = allowed is not None and allowed.holds_for(grant, terms, asks=asks)
+        self._allowed = allowed if allowed is not None and fits else Allowed(grant, terms, asks=asks)
         self._isolates = self._judge.terms is not None and isolation_of(self._judge.terms) is not None
         self._reads = self._judge.terms is not None or self._judge.confirmation is not None
         """Whether anybody reads what runs before it does."""
@@ -213,9 +216,7 @@ class Pipeline:
         length = len(text) + given.length
         decision = await without_blocking(length if self._reads else 0, lambda: self._decide(request, place, given))
         if decision.verdict is Verdict.ALLOW and length <= _ALLOWED_LENGTH and not self._isolates:
-            if len(self._allowed) >= _ALLOWED_KEPT:
-                del self._allowed[next(iter(self._allowed))]
-            self._allowed[key] = decision
+            self._allowed.keep(key, decision)
         return decision
 
     async def _approve(self, request: Request, decision: Decision, execution: RecordedExecution) -> Result | None:
@@ -285,6 +286,7 @@ class Pipeline:
                 old, new = hash_request(request, self._grant), hash_request(request, lease.grant)
                 self._memory.rename(self._judge.who.session_id or "", old, new)
             self._grant = lease.grant
+            self._allowed = Allowed(lease.grant, self._judge.terms, asks=self._judge.confirmation is not None)
         return lease
 
     async def _salvaged(

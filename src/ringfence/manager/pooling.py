@@ -378,6 +378,7 @@ class SandboxPool:
                 is_pooled=True,
                 open=source.open,
                 origin=source,
+                allowed=self._supply.allowed(tool),
             )
         )
 

@@ -1,6 +1,6 @@
 """On whose behalf something runs, and in which sandbox."""
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 from ringfence.errors import InvalidArgument
 
@@ -23,9 +23,7 @@ class Principal:
     tool: str = "shell_exec"
 
     def __post_init__(self) -> None:
-        for field in fields(self):
-            value = getattr(self, field.name)
+        for name in self.__slots__:
+            value = getattr(self, name)
             if value is not None and not (isinstance(value, str) and len(value) <= _NAME_MAX):
-                raise InvalidArgument(
-                    f"{field.name} is not text of at most {_NAME_MAX} characters", hint="use a short name"
-                )
+                raise InvalidArgument(f"{name} is not text of at most {_NAME_MAX} characters", hint="use a short name")
