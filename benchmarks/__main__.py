@@ -113,14 +113,14 @@ class Ours:
             return Case(name, run, setup=ready, group="ringfence", at_most=at_most, of=of)  # type: ignore[arg-type]
 
         return [
-            ours("ringfence, cold one shot: shell 'true'", cold_shell),
+            ours("ringfence, cold one shot: shell 'true'", cold_shell, 7.0),
             ours("ringfence, cold one shot: python 'pass'", cold_python, 1.3, bwrap_python),
             ours("ringfence, warm box: shell builtin", lambda: shell("true")),
             ours("ringfence, warm box: /bin/true", lambda: shell("/bin/true"), 1.5),
-            ours("ringfence, warm box: python 'pass'", lambda: code("pass", self.manager), 0.5),
+            ours("ringfence, warm box: python 'pass'", lambda: code("pass", self.manager), 0.6),
             ours("ringfence, warm box: python, a tenth of bare", lambda: code("pass", self.manager), 0.1, bare_python),
             ours("ringfence, warm box: 10 modules", lambda: code(imports, self.preloaded)),
-            ours("ringfence, open session: python 'pass'", lambda: code("pass", self.manager, "bench")),
+            ours("ringfence, open session: python 'pass'", lambda: code("pass", self.manager, "bench"), 0.5),
         ]
 
 
