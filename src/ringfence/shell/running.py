@@ -47,6 +47,7 @@ MAX_HANDLED: Final = 150_000
 """Words of all programs that are looked at, those within others included."""
 _ZSH: Final = re.compile(r"\A(?:=|zf_)(?=[a-z])")
 """zsh: `=rm` is where `rm` lies, `zf_rm` a builtin of its own. Nothing else has names like these."""
+_HIDDEN: Final = (Origin.DECODED, Origin.NETWORK)
 _SHAPES: Final = {shape.value: shape for shape in CommandShape}
 
 
@@ -87,6 +88,9 @@ class Running(Scoped):
                 self.through(Via.WRAPPER, partial(self.run, (Word(likely, first.span), *argv[1:]), span, stdin), "?")
             if text is None:
                 return UNKNOWN
+        elif self.origins.get(first.span) in _HIDDEN:
+            why = "which program this is is hidden from whoever reads the line"
+            self.doubt(first.span, why, Unknown.COMMAND, self.origins[first.span])
         name = text.rpartition("/")[2]
         if name == "exe" and text.startswith("/proc/"):
             name = "bash"  # the program that runs this: the shell
@@ -263,6 +267,9 @@ class Running(Scoped):
                 self.code(Word(known, word.span), via, label, stdin, language, parameters)
                 self.problem = problem
             return UNKNOWN
+        if self.origins.get(word.span) in _HIDDEN:
+            why = f"what {label} runs is hidden from whoever reads the line"
+            self.doubt(word.span, why, Unknown.CODE, self.origins[word.span])
         if language:
             return self.through(via, lambda: self._foreign(word, language, label, parameters), label)
         try:
