@@ -20,6 +20,15 @@ from ringfence.shell.catalog.places import (
 from ringfence.shell.options import operands
 from ringfence.values.facts import Touch, Word
 
+REMOVING: Final = frozenset(
+    "rm rmdir remove delete del purge wipe erase destroy unlink trash rmtree rm-rf nuke shred --delete --remove --purge"
+    " --wipe --erase --destroy --unlink --remove-files --delete-files --remove-source --delete-source -delete".split()
+)
+"""Words that say of any program that it removes what it is given."""
+KEPT: Final = re.compile(
+    r"~(?:/.*)?|/|/(?:bin|boot|dev|etc|home|lib\w*|opt|root|sbin|srv|sys|usr|var|Users|System|Library)(?:/.*)?", re.DOTALL
+)
+"""Where something lies that must not be removed."""
 MAX_CANDIDATES: Final = 16
 """Of one word."""
 _URL: Final = re.compile(r"(?i)\b(?!file:)[a-z][a-z0-9+.-]*://[^\s'\",]*")

@@ -4,7 +4,9 @@ What this does not protect against: see `unwrap`.
 """
 
 import re
+from collections.abc import Mapping
 from functools import partial
+from types import MappingProxyType
 from typing import Final
 
 from ringfence.shell import feeds, touches
@@ -13,18 +15,19 @@ from ringfence.shell.catalog.known import SUSPECTS, is_known
 from ringfence.shell.catalog.operands import ROWS as OPERANDS
 from ringfence.shell.catalog.places import DIRECTORY_OPTIONS
 from ringfence.shell.catalog.runs import FILE_LISTS, PASSING_NAMES, XARGS_FILES, XARGS_REPLACES, XARGS_TAKES
+from ringfence.shell.catalog.unasked import UNASKED
 from ringfence.shell.copies import remember
 from ringfence.shell.dialects import DIALECTS
 from ringfence.shell.foreign import read_code
 from ringfence.shell.lexer import Misread
-from ringfence.shell.named import named
+from ringfence.shell.named import KEPT, REMOVING, named
 from ringfence.shell.options import Inner, operands, option_values, takes_next
 from ringfence.shell.parse import ShellReader, parse
 from ringfence.shell.partial import STAND_IN, likely_names, put, with_gaps
 from ringfence.shell.scope import Scoped
 from ringfence.shell.state import UNKNOWN, Function, ShellOutput
 from ringfence.shell.trees import trees
-from ringfence.shell.unwrap import unwrap
+from ringfence.shell.unwrap import interpreter, unwrap
 from ringfence.shell.variables import run_value
 from ringfence.values.facts import (
     Assignment,
@@ -47,7 +50,13 @@ MAX_HANDLED: Final = 150_000
 """Words of all programs that are looked at, those within others included."""
 _ZSH: Final = re.compile(r"\A(?:=|zf_)(?=[a-z])")
 """zsh: `=rm` is where `rm` lies, `zf_rm` a builtin of its own. Nothing else has names like these."""
+_NONE: Final[Mapping[str, str]] = MappingProxyType({})
 _HIDDEN: Final = (Origin.DECODED, Origin.NETWORK)
+_KEEPING: Final = frozenset(name for name, row in OPERANDS.items() if row.operand is Touch.READ) - {"tar", "zip"} | {
+    "find",
+    "git",
+}
+"""Only read what they are given, whatever words stand beside it, or are looked at for themselves."""
 _SHAPES: Final = {shape.value: shape for shape in CommandShape}
 
 
@@ -124,6 +133,8 @@ class Running(Scoped):
             self.hosts.append(HostFact(called.host.strip("[]"), called.port, called.word.span, name))
         if "/" in text:
             self._run_file(first, argv, stdin)
+        if state.files:
+            self._unasked(name, first)
         result = None
         for inner in inners:
             written = self.inner(inner, stdin)
@@ -144,6 +155,14 @@ class Running(Scoped):
                 self.code(Word(stdin.text, argv[-1].span), Via.WRAPPER, f"{name} !", None, "mail")
         remember(state, name, argv, stdin)
         return result if result is not None else feeds.output(name, argv, stdin, state)
+
+    def _unasked(self, name: str, first: Word) -> None:
+        """Files that this text wrote, and that the program runs without being told."""
+        for path, language in UNASKED.get(interpreter(name) or name, _NONE).items():
+            found = self.state.files.get(self.state.key(path))
+            if found is not None:
+                inner = Inner(Via.WRAPPER if language else Via.SHELL, name, stdin=True, language=language)
+                self.source(found, inner, first.span)
 
     def _suspected(self, argv: tuple[Word, ...], stdin: ShellOutput | None) -> None:
         """A program that nothing is known of may run what it is given, if that looks like a command."""
@@ -172,9 +191,12 @@ class Running(Scoped):
             if (touch, word.text or "") not in seen:
                 self.touch(touch, word, recursive=True)
                 seen.add((touch, word.text or ""))
+        removes = name not in _KEEPING and not REMOVING.isdisjoint(word.text for word in argv[1:])
         skip, takes = touches.spoken(name, argv)
         for touch, word in named(name, argv, apart, skip, takes, reads=name in OPERANDS):
             path = word.text or ""
+            if removes and KEPT.fullmatch(path):
+                self.touch(Touch.REMOVE, word, recursive=True)
             if (touch, path) not in seen and (touch is Touch.WRITE or (Touch.READ, path) not in seen):
                 self.touch(touch, word)
 

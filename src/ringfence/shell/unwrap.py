@@ -202,7 +202,9 @@ def _wrapped(name: str, wrapper: Wrapper, arguments: tuple[Word, ...]) -> list[I
             continue
         if text is not None and text.startswith("-") and len(text) > 1:
             position += 1
-            if takes_next(text, wrapper.takes):
+            if text in wrapper.pairs:
+                position += 2
+            elif takes_next(text, wrapper.takes):
                 position += 1
             elif "=" not in text and not _flags(text, wrapper) and not left:
                 doubts.append(position + 1)

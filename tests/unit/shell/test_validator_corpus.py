@@ -19,6 +19,7 @@ CORPORA = (
     "validator_fresh_c.jsonl",
     "validator_fresh_d.jsonl",
     "validator_fresh_e.jsonl",
+    "validator_fresh_f.jsonl",
 )
 ANSWERS = {"allow": CheckAnswer.PASS, "warn": CheckAnswer.WARN, "block": CheckAnswer.BLOCK}
 EXCEPTIONS: dict[str, str] = {}

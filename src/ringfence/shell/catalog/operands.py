@@ -149,7 +149,14 @@ ROWS: Final[dict[str, TouchRow]] = {
     "mv": TouchRow(_X, last=_W, takes=words("-S --suffix"), files={"-t": _W, "--target-directory": _W}),
     "ln": TouchRow(_R, last=_W, takes=words("-S --suffix"), files={"-t": _W, "--target-directory": _W}),
     **dict.fromkeys(words("rm unlink shred srm rmdir trash trash-put del wipe"), _REMOVE),
-    **dict.fromkeys(words("chmod chown chgrp setfacl chattr chcon setfattr"), _MODE),
+    **dict.fromkeys(words("chmod chown chgrp chattr chcon"), _MODE),
+    "setfacl": TouchRow(
+        _W,
+        takes=words("-m -x --modify --remove"),
+        files={"-M": _R, "-X": _R, "--modify-file": _R, "--remove-file": _R, "--restore": _R},
+        recursive=words("-R --recursive"),
+    ),
+    "setfattr": TouchRow(_W, takes=words("-n -v -x --name --value --remove"), files={"--restore": _R}),
     **dict.fromkeys(words("gcc g++ cc c++ clang clang++ ld rustc go javac tsc esbuild"), _COMPILER),
     **dict.fromkeys(
         words("ed ex vi vim nvim nano pico emacs joe micro code"), TouchRow(_W, takes=words("-c --cmd -S --eval -l"))

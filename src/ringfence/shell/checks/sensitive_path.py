@@ -273,6 +273,15 @@ def _secret(fact: PathFact, place: str, context: CheckContext) -> tuple[CheckAns
     return best
 
 
+def is_secret(path: str) -> bool:
+    """Whether a path, wherever it begins, names something that must not be read."""
+    segments = path.casefold().strip("/").split("/")
+    return any(
+        row.read is _B and (row.path[0] != "/" or (start == 0 and path.startswith("/")))
+        for row, start in _matches(segments, pattern=False)
+    )
+
+
 def _segments_of_workspace(place: str, context: CheckContext) -> int:
     """How many segments of the place are the workspace's own: whoever chose it chose their names, such as the
     `~/.ringfence` that the sessions of a manager lie below. A row has to reach further than that."""
