@@ -258,6 +258,8 @@ class CommandWalk(Running):
         for assign in command.late:
             if "i" in flags:
                 self.state.integers |= {assign.name}
+            if argv[0].text != "export" and ("l" in flags or "u" in flags):
+                self.state.cases = self.state.cases | {assign.name: "l" if "l" in flags else "u"}
             self.assign(assign, keep=True, exported=exported, reference="n" in flags)
             if argv[0].text == "alias" and assign.value is not None:
                 value = self.expand(assign.value, doubts=False)

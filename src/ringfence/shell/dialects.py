@@ -72,7 +72,13 @@ DIALECTS["scripts"] = (
     # Settings of which some values are commands.
     re.compile(r"""(?m)["']?[\w.:-]+["']?[ \t]{0,9}[:=][ \t]{0,9}["']?([\w./~-]+[ \t][^\n"]{1,500})"""),
     re.compile(r"(?mi)^[ \t]*(?:RUN|CMD|ENTRYPOINT|-)[ \t]+([\w./~-]+[ \t][^\n]{1,500})"),
-    re.compile(r"(?m)^[ \t]{1,20}([\w./~-]+[ \t][^\n:=]{1,500})"),
+    re.compile(r"(?m)^[ \t]{0,20}([\w./~-]+[ \t][^\n:=]{1,500})"),
+)
+DIALECTS["repl"] = (
+    # What tools with a prompt of their own take for a way into a shell.
+    re.compile(r"(?m)^[ \t]*[:~.\\]?![ \t]*([^\n]+)"),
+    re.compile(r"(?m)^[ \t]*[:.\\]?(?:shell|system|sh|exec)[ \t]+([^\n]+)"),
+    re.compile(r"~\|\s*([^\n]+)"),
 )
 DIALECTS["gitconfig"] = (
     re.compile(r"(?m)=[ \t]*\"?!([^\n\"]+)"),

@@ -22,7 +22,7 @@ _RUN: Final = re.compile(
     r"\b(?:system|popen[234]?|exec|execSync|execFile|execFileSync|exec[lv]p?e?|spawn|spawnSync|spawn[lv]p?e?|Popen|run|call"
     r"|check_call|check_output|getoutput|getstatusoutput|shell_exec|passthru|proc_open|pcntl_exec|execute|startfile"
     r"|posix_spawnp?|create_subprocess_shell|create_subprocess_exec|shell-command\S*|call-process|start-process|(?:ansi-)?term|callCommand|rawSystem|readProcess"
-    r"|run-shell-command|run-program|cmd|shell|sh)\s*\(?\s*(?:f|r|b|args\s*=)?\s*"
+    r"|run-shell-command|run-program|cmd|shell|sh|capture[23]e?|pipeline\w*|Process\.Start|ProcessBuilder|Command(?:::new)?)\s*[({]?\s*(?:f|r|b|args\s*=)?\s*"
     rf"(\[?\s*{_STRING}(?:\s*,\s*(?:\[\s*)?{_STRING})*)"
 )
 _ASKS_DATABASES: Final = ("python", "pypy", "ipython", "ruby", "php", "perl", "node", "javascript", "deno", "bun")
@@ -148,6 +148,8 @@ def _general(code: str, language: str) -> CodeReading:
         listed = "[" in match[1].partition(words[0])[0]
         if not listed and (len(words) == 1 or match[0].startswith(_SHELL_CALLS)):
             shell.append(words[0])
+        elif match[0].startswith(("Process.Start", "ProcessBuilder")):
+            shell.append(" ".join(words))
         elif "posix_spawn" in match[0]:
             commands.append(words[1:] or words)
         elif match[0].startswith("execl"):

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from ringfence.shell.catalog.known import is_known
+from ringfence.shell.catalog.known import is_followed
 from ringfence.shell.foreign import said_by
 from ringfence.values.facts import Facts, Span, Touch
 
@@ -42,7 +42,13 @@ def mentions(facts: Facts) -> Iterator[Mention]:
         name = program.name
         if name is None or "/" in (program.argv[0].text or ""):
             continue
-        unknown = not is_known(name)
+        unknown = not is_followed(name)
+        if name in _PACKAGES:
+            words = frozenset(part for word in program.argv[1:] for part in _PARTS.split(word.text or ""))
+            yield Mention(words, f"is among what {name} is told to run", program.span)
+        elif name in _SETS and "config" in (texts := [word.text or "" for word in program.argv[1:]]) and "set" in texts:
+            words = frozenset(part for text in texts[2:] for part in _PARTS.split(text))
+            yield Mention(words, f"is given to {name} as a setting", program.span)
         for word in program.argv[1:] if unknown or name in _TAKES_VARIABLES else ():
             if word.text is None:
                 continue
@@ -56,5 +62,10 @@ def mentions(facts: Facts) -> Iterator[Mention]:
             yield Mention(frozenset((text.rpartition("/")[2],)), f"is given to {name}, which may run it", word.span)
 
 
+_PARTS: Final = re.compile(r"[#@/:=\s]+")
+_PACKAGES: Final = frozenset(("nix", "snap", "flatpak", "pkgx", "guix", "devbox", "pipx"))
+"""Run programs by the name of their package."""
+_SETS: Final = frozenset(("npm", "pnpm", "yarn"))
+"""Have settings that name programs."""
 _TAKES_VARIABLES: Final = frozenset(("make", "gmake", "cmake", "configure", "meson", "scons", "cargo", "go", "npm"))
 """Take programs by arguments such as `CC=...`."""

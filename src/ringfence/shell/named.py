@@ -17,6 +17,7 @@ from ringfence.shell.catalog.places import (
     TEXT_OPTIONS,
     TEXT_WORDS,
 )
+from ringfence.shell.likely import secrets_within
 from ringfence.shell.options import operands
 from ringfence.values.facts import Touch, Word
 
@@ -62,7 +63,7 @@ def named(
         if text is None or text in apart or not _ASKS.search(text):
             continue
         paths = candidates(text)
-        if paths:
+        if paths or " " in text:
             found.append((number, word, paths))
     if not found:
         return
@@ -76,9 +77,26 @@ def named(
         if not option and number and (arguments[number - 1].text or "").startswith("-"):
             option = arguments[number - 1].text or ""
         long = option.startswith("--") or (len(option) > 2 and "/" not in option)
-        writes = (long or not reads) and OUT_OPTION.search(option.lstrip("-").lower())
+        told = (long or not reads) and OUT_OPTION.search(option.lstrip("-").lower())
+        writes = told or (option == "-w" and not reads)
+        for within in secrets_within(word):
+            yield Touch.NAME, within
         for path in paths:
             yield Touch.WRITE if writes else Touch.NAME, Word(path, word.span, word.pattern)
+
+
+def free_texts(name: str, argv: tuple[Word, ...], skip: int, takes: frozenset[str]) -> Iterator[Word]:
+    """Arguments of several words in places that are not known to be text."""
+    if name in TEXT_COMMANDS:
+        return
+    found = [(number, word) for number, word in enumerate(argv[1:]) if word.text is not None and " " in word.text]
+    if not found:
+        return
+    letters = TEXT_LETTERS.get(name, frozenset()) | takes
+    spoken = _spoken(name, argv[1:], letters, frozenset(), skip)
+    for number, word in found:
+        if number not in spoken and (word.text or "").partition("=")[0] not in TEXT_OPTIONS:
+            yield word
 
 
 def candidates(text: str) -> list[str]:

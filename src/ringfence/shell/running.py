@@ -11,16 +11,17 @@ from typing import Final
 
 from ringfence.shell import feeds, touches
 from ringfence.shell.builtins import builtin
-from ringfence.shell.catalog.known import SUSPECTS, is_known
+from ringfence.shell.catalog.known import SUSPECTS, is_followed
 from ringfence.shell.catalog.operands import ROWS as OPERANDS
-from ringfence.shell.catalog.places import DIRECTORY_OPTIONS
+from ringfence.shell.catalog.places import DIRECTORY_OPTIONS, TEXT_COMMANDS
 from ringfence.shell.catalog.runs import FILE_LISTS, PASSING_NAMES, XARGS_FILES, XARGS_REPLACES, XARGS_TAKES
 from ringfence.shell.catalog.unasked import UNASKED
 from ringfence.shell.copies import remember
 from ringfence.shell.dialects import DIALECTS
 from ringfence.shell.foreign import read_code
 from ringfence.shell.lexer import Misread
-from ringfence.shell.named import KEPT, REMOVING, named
+from ringfence.shell.likely import HARM, reads_like_harm
+from ringfence.shell.named import KEPT, REMOVING, free_texts, named
 from ringfence.shell.options import Inner, operands, option_values, takes_next
 from ringfence.shell.parse import ShellReader, parse
 from ringfence.shell.partial import STAND_IN, likely_names, put, with_gaps
@@ -50,6 +51,7 @@ MAX_HANDLED: Final = 150_000
 """Words of all programs that are looked at, those within others included."""
 _ZSH: Final = re.compile(r"\A(?:=|zf_)(?=[a-z])")
 """zsh: `=rm` is where `rm` lies, `zf_rm` a builtin of its own. Nothing else has names like these."""
+_ASKS_SHELL: Final = re.compile(r"!|\b(?:shell|system)\b")
 _NONE: Final[Mapping[str, str]] = MappingProxyType({})
 _HIDDEN: Final = (Origin.DECODED, Origin.NETWORK)
 _KEEPING: Final = frozenset(name for name, row in OPERANDS.items() if row.operand is Touch.READ) - {"tar", "zip"} | {
@@ -135,6 +137,8 @@ class Running(Scoped):
             self._run_file(first, argv, stdin)
         if state.files:
             self._unasked(name, first)
+            if not inners and name not in OPERANDS and name not in TEXT_COMMANDS:
+                self._handed(name, argv)
         result = None
         for inner in inners:
             written = self.inner(inner, stdin)
@@ -149,10 +153,10 @@ class Running(Scoped):
         elif name in PASSING_NAMES and stdin is not None and stdin.text is not None:
             for path in stdin.text.split("\n")[:MAX_UNROLLED]:
                 self.touch(Touch.READ, Word(path, first.span))
-        elif not inners and "/" not in text and not is_known(name):
+        elif not inners and "/" not in text and not is_followed(name):
             self._suspected(argv, stdin)
-            if stdin is not None and stdin.text is not None and "!" in stdin.text:
-                self.code(Word(stdin.text, argv[-1].span), Via.WRAPPER, f"{name} !", None, "mail")
+            if stdin is not None and stdin.text is not None and _ASKS_SHELL.search(stdin.text):
+                self.code(Word(stdin.text, argv[-1].span), Via.WRAPPER, f"{name} !", None, "repl")
         remember(state, name, argv, stdin)
         return result if result is not None else feeds.output(name, argv, stdin, state)
 
@@ -163,6 +167,13 @@ class Running(Scoped):
             if found is not None:
                 inner = Inner(Via.WRAPPER if language else Via.SHELL, name, stdin=True, language=language)
                 self.source(found, inner, first.span)
+
+    def _handed(self, name: str, argv: tuple[Word, ...]) -> None:
+        """`tool <(echo ...)`: what is in the stream is settings or a script, for whatever does more than read."""
+        for word in argv[1:]:
+            found = self.state.files.get(word.text) if (word.text or "").startswith("/dev/fd/") and word.text else None
+            if found is not None and (found.text is not None or found.origin in _HIDDEN):
+                self.source(found, Inner(Via.WRAPPER, name, stdin=True, language="scripts"), word.span)
 
     def _suspected(self, argv: tuple[Word, ...], stdin: ShellOutput | None) -> None:
         """A program that nothing is known of may run what it is given, if that looks like a command."""
@@ -193,6 +204,9 @@ class Running(Scoped):
                 seen.add((touch, word.text or ""))
         removes = name not in _KEEPING and not REMOVING.isdisjoint(word.text for word in argv[1:])
         skip, takes = touches.spoken(name, argv)
+        for word in free_texts(name, argv, skip, takes):
+            if word.text not in apart and reads_like_harm(word.text or ""):
+                self.constructs.append(Construct(CommandShape.FOREIGN, word.span, HARM))
         for touch, word in named(name, argv, apart, skip, takes, reads=name in OPERANDS):
             path = word.text or ""
             if removes and KEPT.fullmatch(path):
@@ -345,7 +359,7 @@ class Running(Scoped):
             self.touch(touch, Word(path, span), recursive=touch is Touch.REMOVE)
         for text in reading.shell:
             problem = self.problem
-            inner = f"{label.partition(' ')[0]} !" if language in DIALECTS else language
+            inner = f"{label.partition(' ')[0]} !" if language in DIALECTS and language != "scripts" else language
             self.code(Word(text, span), Via.SHELL, inner, None)
             if self.problem is not problem:
                 self.problem = problem

@@ -51,6 +51,7 @@ class State:
     __slots__ = (
         "aliases",
         "arrays",
+        "cases",
         "cwd",
         "files",
         "functions",
@@ -83,6 +84,8 @@ class State:
         """Copies of and links to programs, and names that `hash -p` gave to one."""
         self.links: dict[str, str] = {}
         """Symbolic links that the text made: what a path through them names."""
+        self.cases: dict[str, str] = {}
+        """`declare -l` and `-u`: what is assigned to these changes its case."""
         self.integers: frozenset[str] = frozenset()
         """`declare -i`: what is assigned to these is evaluated."""
         self.cwd: str | None = ""
@@ -103,6 +106,7 @@ class State:
         other.files = self.files  # the file system is shared
         other.twins = self.twins
         other.links = self.links
+        other.cases = self.cases
         other.integers = self.integers
         other.cwd = self.cwd
         other.previous = self.previous

@@ -12,7 +12,7 @@ from ringfence.values.risk import Risk
 pytestmark = pytest.mark.req("E2")
 
 CORPUS = Path(__file__).parents[2] / "corpus"
-CORPORA = ("code_fresh_f.jsonl",)
+CORPORA = ("code_fresh_f.jsonl", "code_fresh_g.jsonl")
 
 
 def lines(name: str) -> list[dict[str, Any]]:
@@ -34,7 +34,7 @@ def test_every_piece_of_code_has_a_level_within_its_bounds(name: str) -> None:
 
 @pytest.mark.parametrize("name", CORPORA)
 def test_both_kinds_are_in_the_corpus(name: str) -> None:
-    assert {row["min"] for row in lines(name)} == {"safe", "high"}
+    assert {row["min"] for row in lines(name)} >= {"safe", "high"}
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,7 @@ CORPORA = (
     "validator_fresh_d.jsonl",
     "validator_fresh_e.jsonl",
     "validator_fresh_f.jsonl",
+    "validator_fresh_g.jsonl",
 )
 ANSWERS = {"allow": CheckAnswer.PASS, "warn": CheckAnswer.WARN, "block": CheckAnswer.BLOCK}
 EXCEPTIONS: dict[str, str] = {}

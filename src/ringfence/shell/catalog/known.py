@@ -72,6 +72,19 @@ SUSPECTS: Final = SHELLS | _set(
 )
 
 
+def is_followed(name: str) -> bool:
+    """Whether it is known that a program runs none of its words, or which of them."""
+    return is_known(name) and (
+        name in ORDINARY
+        or name in TEXT_COMMANDS
+        or name in WRAPPERS
+        or name in SHELLS
+        or name in CONTAINERS
+        or name.rstrip("0123456789.") in INTERPRETERS
+        or name.startswith(LOADERS)
+    )
+
+
 def is_known(name: str) -> bool:
     """Whether the catalogue says anything of a program."""
     return (

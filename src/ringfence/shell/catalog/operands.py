@@ -118,6 +118,10 @@ ROWS: Final[dict[str, TouchRow]] = {
         takes=words("--exclude --transform --strip-components --owner --group --mode"),
         files={"-C": _W, "--directory": _W, "-T": _R, "-X": _R},
     ),
+    **dict.fromkeys(
+        words("unsquashfs unar cabextract lha unace unarj"),
+        TouchRow(_R, files={"-d": _W, "-dest": _W, "-o": _W, "-output-directory": _W, "--directory": _W}),
+    ),
     "unzip": TouchRow(_R, files={"-d": _W}, takes=words("-x")),
     "zip": TouchRow(_R, takes=words("-x -i")),
     "openssl": TouchRow(

@@ -231,6 +231,9 @@ WRAPPERS: Final[dict[str, Wrapper]] = {
     "torsocks": Wrapper("through a proxy"),
     "busybox": Wrapper("many programs in one"),
     "toybox": Wrapper("many programs in one"),
+    "pexec": Wrapper("several at once", takes=_set("-p -f -e -n -s -t -y -z -l -g -G -o -u --parameters --shell")),
+    "snap": Wrapper("in a package", takes=_set("--shell"), words=_set("run")),
+    "flatpak": Wrapper("in a package", takes=_set("--command --arch --branch"), words=_set("run")),
     # Tools for projects, which run what they are given.
     "uv": Wrapper("in a project", takes=_set("--with --python -p --extra --group --env-file"), words=_set("run")),
     "uvx": Wrapper("a package's program", takes=_set("--from --with --python -p")),

@@ -5,6 +5,7 @@ from fnmatch import fnmatchcase
 from typing import Final
 
 from ringfence.shell.context import CheckContext, say
+from ringfence.shell.mentions import mentions
 from ringfence.shell.options import operands
 from ringfence.shell.rows import ProgramRow, index, matching, words
 from ringfence.values.facts import CheckAnswer, Facts, Finding, Program
@@ -162,6 +163,15 @@ ROWS: Final[tuple[ProgramRow, ...]] = (
         "changes the system's packages",
         first=words("install remove purge upgrade update dist-upgrade add del autoremove"),
     ),
+    ProgramRow(
+        "packages",
+        words("opkg pkg xbps-install emerge nix-env guix pkgin port ipkg swupd eopkg"),
+        _W,
+        "changes the system's packages",
+        operands=True,
+        spares=words("list search info show query --list"),
+    ),
+    ProgramRow("packages", words("zypper"), _W, "changes the system's packages", options=words("--plus-content --plus-repo")),
     ProgramRow("packages", words("pacman"), _W, "changes the system's packages", options=words("-S -R -U")),
     ProgramRow(
         "alternatives",
@@ -207,6 +217,17 @@ def check(facts: Facts, context: CheckContext) -> Iterator[Finding]:
             if _denied(program, denied):
                 why = f"{denied!r} is on the list of denied commands"
                 yield from say("denied_command", CheckAnswer.BLOCK, "listed", why, program.span, context)
+    if context.denied_commands:
+        yield from _named(facts, context)
+
+
+def _named(facts: Facts, context: CheckContext) -> Iterator[Finding]:
+    """A denied program that is not seen to run, but whose name is given to something that may run it."""
+    for mention in mentions(facts):
+        for denied in context.denied_commands:
+            if all(any(fnmatchcase(word, wanted) for word in mention.words) for wanted in denied.split()):
+                why = f"{denied!r} is on the list of denied commands, and {mention.why}"
+                yield from say("denied_command", CheckAnswer.WARN, "named", why, mention.span, context)
 
 
 def _kills_too_much(program: Program) -> bool:

@@ -282,6 +282,16 @@ def is_secret(path: str) -> bool:
     )
 
 
+def is_run_later(path: str) -> bool:
+    """Whether a path, wherever it begins, names something that must not be written, since others run it."""
+    segments = path.casefold().strip("/").split("/")
+    return "/" in path and any(
+        row.write is _B and row.why in (_START, "is run by git", "is run by the system")
+        for row, start in _matches(segments, pattern=False)
+        if row.path[0] != "/" or (start == 0 and path.startswith("/"))
+    )
+
+
 def _segments_of_workspace(place: str, context: CheckContext) -> int:
     """How many segments of the place are the workspace's own: whoever chose it chose their names, such as the
     `~/.ringfence` that the sessions of a manager lie below. A row has to reach further than that."""
