@@ -17,9 +17,10 @@ from enum import Enum
 from types import MappingProxyType
 from typing import Final
 
+from ringfence.shell.each import MAX_UNROLLED
 from ringfence.shell.lexer import Misread
 from ringfence.shell.parse import parse
-from ringfence.shell.running import MAX_UNROLLED, Running
+from ringfence.shell.running import Running
 from ringfence.shell.state import NOTHING, UNKNOWN, Function, ShellOutput, worst
 from ringfence.shell.tree import (
     Command,

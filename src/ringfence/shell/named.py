@@ -9,6 +9,7 @@ from collections.abc import Iterator, Set
 from itertools import islice
 from typing import Final
 
+from ringfence.shell.catalog.base import names as _set
 from ringfence.shell.catalog.places import (
     ASSIGN_OPTIONS,
     OUT_OPTION,
@@ -17,17 +18,18 @@ from ringfence.shell.catalog.places import (
     TEXT_OPTIONS,
     TEXT_WORDS,
 )
-from ringfence.shell.likely import secrets_within
+from ringfence.shell.likely import reads_like_harm, secrets_within
 from ringfence.shell.options import operands
 from ringfence.values.facts import Touch, Word
 
-REMOVING: Final = frozenset(
+REMOVING: Final = _set(
     "rm rmdir remove delete del purge wipe erase destroy unlink trash rmtree rm-rf nuke shred --delete --remove --purge"
-    " --wipe --erase --destroy --unlink --remove-files --delete-files --remove-source --delete-source -delete".split()
+    " --wipe --erase --destroy --unlink --remove-files --delete-files --remove-source --delete-source -delete"
 )
 """Words that say of any program that it removes what it is given."""
 KEPT: Final = re.compile(
-    r"~(?:/.*)?|/|/(?:bin|boot|dev|etc|home|lib\w*|opt|root|sbin|srv|sys|usr|var|Users|System|Library)(?:/.*)?", re.DOTALL
+    r"~(?:/.*)?|/|/(?:bin|boot|dev|etc|home|lib\w*|opt|root|sbin|srv|sys|usr|var|Users|System|Library)(?:/.*)?",
+    re.DOTALL,
 )
 """Where something lies that must not be removed."""
 MAX_CANDIDATES: Final = 16
@@ -85,12 +87,14 @@ def named(
             yield Touch.WRITE if writes else Touch.NAME, Word(path, word.span, word.pattern)
 
 
-def free_texts(name: str, argv: tuple[Word, ...], skip: int, takes: frozenset[str]) -> Iterator[Word]:
-    """Arguments of several words in places that are not known to be text."""
-    if name in TEXT_COMMANDS:
-        return
-    found = [(number, word) for number, word in enumerate(argv[1:]) if word.text is not None and " " in word.text]
-    if not found:
+def commands_within(name: str, argv: tuple[Word, ...], skip: int, takes: frozenset[str]) -> Iterator[Word]:
+    """Arguments that read like a command that does harm, in places that are not known to be text."""
+    found = [
+        (number, word)
+        for number, word in enumerate(argv[1:])
+        if word.text is not None and " " in word.text and reads_like_harm(word.text)
+    ]
+    if not found or name in TEXT_COMMANDS:
         return
     letters = TEXT_LETTERS.get(name, frozenset()) | takes
     spoken = _spoken(name, argv[1:], letters, frozenset(), skip)

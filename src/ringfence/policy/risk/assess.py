@@ -23,8 +23,8 @@ from ringfence.policy.risk import findings as limits
 from ringfence.policy.risk.findings import Findings
 from ringfence.policy.risk.javascript import assess_javascript, assess_jsx, assess_tsx, assess_typescript
 from ringfence.policy.risk.patterns.shell import ASSIGNMENT, LOADER_VARIABLES
-from ringfence.policy.risk.secrets import add_secrets
 from ringfence.policy.risk.python import assess_python
+from ringfence.policy.risk.secrets import add_secrets
 from ringfence.policy.risk.shell import assess_shell, read_facts
 from ringfence.shell.analyse import ScriptStream
 from ringfence.values.facts import Facts

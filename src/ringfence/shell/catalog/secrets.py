@@ -7,19 +7,22 @@ from ringfence.shell.catalog.base import names as _set
 
 KEEPERS: Final = _set(
     # Hold tokens, keys or passwords of a person or a service, and have a command to show them.
-    "aws az gcloud gsutil gh glab hub heroku fly flyctl doctl linode-cli ibmcloud oci kubectl oc k3s helm vault op bw rbw"
-    " lpass dashlane doppler infisical chamber credstash envchain teller berglas vercel netlify railway wrangler render"
-    " supabase firebase eksctl argocd consul nomad boundary snyk sentry-cli stripe twilio databricks snow snowsql npm"
-    " yarn pnpm cargo twine poetry gem pass gopass keyring keepassxc-cli kpcli secret-tool kwallet-query kwalletcli"
-    " security docker podman terraform tofu pulumi rails ansible-vault sops git hg dvc rclone gpg gpg2 ssh-keygen"
-    " systemd-creds keyctl certutil keytool openstack s3cmd mc age rage step tctl tsh teleport aws-vault saml2aws okta"
-    " buildkite circleci travis jira linear slack discord ngrok tailscale wg nmcli dbus-send busctl gdbus"
+    "aws az gcloud gsutil gh glab hub heroku fly flyctl doctl linode-cli ibmcloud oci kubectl oc k3s helm vault op bw"
+    " rbw lpass dashlane doppler infisical chamber credstash envchain teller berglas vercel netlify railway wrangler"
+    " render supabase firebase eksctl argocd consul nomad boundary snyk sentry-cli stripe twilio databricks snow"
+    " snowsql npm yarn pnpm cargo twine poetry gem pass gopass keyring keepassxc-cli kpcli secret-tool kwallet-query"
+    " kwalletcli security docker podman terraform tofu pulumi rails ansible-vault sops git hg dvc rclone gpg gpg2"
+    " ssh-keygen systemd-creds keyctl certutil keytool openstack s3cmd mc age rage step tctl tsh teleport aws-vault saml2aws"
+    " okta buildkite circleci travis jira linear slack discord ngrok tailscale wg nmcli dbus-send busctl gdbus"
 )
 _SECRET: Final = (
     r"(?:access-?)?(?:secrets?|tokens?|passwords?|passwd|credentials?|creds|api-?keys?|access-?keys?|private-?keys?|psk"
     r"|kubeconfig|passphrase|keychain|login-password|session-token|identity-token|access-token|auth-token)"
 )
-_ASKS: Final = r"(?:get|print|show|export|reveal|dump|access|fetch|lookup|read|view|create|generate|decrypt|find|pull|cat|list|display)"
+_ASKS: Final = (
+    r"(?:get|print|show|export|reveal|dump|access|fetch|lookup|read|view|create|generate|decrypt|find|pull"
+    r"|cat|list|display)"
+)
 GIVES_OUT: Final = re.compile(
     rf"(?i)(?:--?)?{_ASKS}[-_:]?(?:\w+-){{0,2}}{_SECRET}(?:-value|-values)?(?:=.*)?|(?:auth|account|user|session):?[-_:]?token"
     r"|--show-(?:token|secrets?|passwords?|values)|--reveal|--with-decryption|--decrypt|--export-secret-\w+|--with-passphrase"
@@ -28,7 +31,8 @@ GIVES_OUT: Final = re.compile(
 """One word that says it."""
 PAIRS: Final[dict[str, tuple[tuple[str, ...], ...]]] = {
     # Words of one program that say it together, all of them.
-    "kubectl": (("config", "--raw"), ("get", "secret"), ("get", "secrets"), ("describe", "secret"), ("create", "token")),
+    "kubectl": (("config", "--raw"), ("get", "secret"), ("get", "secrets"), ("describe", "secret"),
+                ("create", "token")),
     "oc": (("config", "--raw"), ("get", "secret"), ("get", "secrets"), ("whoami", "-t"), ("extract",)),
     "aws": (
         ("secretsmanager", "get-secret-value"),
@@ -63,7 +67,8 @@ PAIRS: Final[dict[str, tuple[tuple[str, ...], ...]]] = {
     "rage": (("-d",), ("--decrypt",)),
     "ansible-vault": (("view",), ("decrypt",), ("edit",)),
     "rails": (("credentials:show",), ("credentials:edit",)),
-    "git": (("credential", "fill"), ("credential-store", "get"), ("credential-cache", "get"), ("credential-osxkeychain", "get")),
+    "git": (("credential", "fill"), ("credential-store", "get"), ("credential-cache", "get"),
+            ("credential-osxkeychain", "get")),
     "npm": (("token",), ("config", "_authToken")),
     "terraform": (("output", "-raw"), ("state", "pull")),
     "tofu": (("output", "-raw"), ("state", "pull")),
@@ -88,6 +93,11 @@ PROJECT_TOOLS: Final = _set("npm yarn pnpm cargo poetry gem docker podman git hg
 """Their words may be a project's own, as in `npm run get-token`: only the pairs count."""
 HELPERS: Final = ("git-credential-", "docker-credential-")
 """How programs are called that do nothing else."""
+
+
+def keeps_secrets(name: str | None) -> bool:
+    """Whether the program keeps any."""
+    return name in KEEPERS or (name is not None and name.startswith(HELPERS))
 
 
 def gives_out_secret(name: str, texts: tuple[str | None, ...]) -> bool:

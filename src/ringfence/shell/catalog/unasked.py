@@ -60,8 +60,8 @@ UNASKED: Final[dict[str, dict[str, str]]] = {
         ".gitconfig": "gitconfig",
         **{
             f".git/hooks/{hook}": ""
-            for hook in ("pre-commit", "post-checkout", "pre-push", "commit-msg", "post-merge", "post-commit", "pre-rebase",
-                         "prepare-commit-msg", "post-rewrite", "pre-merge-commit")
+            for hook in ("pre-commit", "post-checkout", "pre-push", "commit-msg", "post-merge", "post-commit",
+                         "pre-rebase", "prepare-commit-msg", "post-rewrite", "pre-merge-commit")
         },
     },
     "screen": {".screenrc": "scripts"},

@@ -75,12 +75,21 @@ WRAPPERS: Final[dict[str, Wrapper]] = {
     ),
     "bwrap": Wrapper(
         "in a sandbox of its own",
-        takes=_set("--chdir --uid --gid --tmpfs --proc --dev --hostname --args --userns --userns2 --pidns --unsetenv --dir")
-        | _set("--lock-file --sync-fd --mqueue --remount-ro --exec-label --file-label --seccomp --add-seccomp-fd --block-fd")
-        | _set("--userns-block-fd --info-fd --json-status-fd --cap-add --cap-drop --perms --size --overlay-src --argv0"),
-        pairs=_set("--bind --bind-try --dev-bind --dev-bind-try --ro-bind --ro-bind-try --bind-fd --ro-bind-fd --symlink")
+        takes=_set(
+            "--chdir --uid --gid --tmpfs --proc --dev --hostname --args --userns --userns2 --pidns --unsetenv --dir"
+        )
+        | _set("--lock-file --sync-fd --mqueue --remount-ro --exec-label --file-label --seccomp --block-fd")
+        | _set(
+            "--add-seccomp-fd --userns-block-fd --info-fd --json-status-fd --cap-add --cap-drop --perms --size"
+            " --overlay-src --argv0"
+        ),
+        pairs=_set(
+            "--bind --bind-try --dev-bind --dev-bind-try --ro-bind --ro-bind-try --bind-fd --ro-bind-fd --symlink"
+        )
         | _set("--setenv --file --bind-data --ro-bind-data --chmod"),
-        flags=_set("--unshare-all --share-net --unshare-user --unshare-user-try --unshare-ipc --unshare-pid --unshare-net")
+        flags=_set(
+            "--unshare-all --share-net --unshare-user --unshare-user-try --unshare-ipc --unshare-pid --unshare-net"
+        )
         | _set("--unshare-uts --unshare-cgroup --clearenv --new-session --die-with-parent --as-pid-1 --disable-userns"),
     ),
     "proot": Wrapper("with another root", takes=_set("-r -b -w -R -S --rootfs --bind --cwd")),

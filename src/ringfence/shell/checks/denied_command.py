@@ -171,7 +171,9 @@ ROWS: Final[tuple[ProgramRow, ...]] = (
         operands=True,
         spares=words("list search info show query --list"),
     ),
-    ProgramRow("packages", words("zypper"), _W, "changes the system's packages", options=words("--plus-content --plus-repo")),
+    ProgramRow(
+        "packages", words("zypper"), _W, "changes the system's packages", options=words("--plus-content --plus-repo")
+    ),
     ProgramRow("packages", words("pacman"), _W, "changes the system's packages", options=words("-S -R -U")),
     ProgramRow(
         "alternatives",

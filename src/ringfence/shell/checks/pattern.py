@@ -6,7 +6,7 @@ from typing import Final
 
 from ringfence.shell.catalog import ORDINARY_RUNNERS, SHELLS
 from ringfence.shell.catalog.mirrors import MIRRORS
-from ringfence.shell.catalog.secrets import gives_out_secret
+from ringfence.shell.catalog.secrets import gives_out_secret, keeps_secrets
 from ringfence.shell.context import CheckContext, say
 from ringfence.shell.options import operands, option_values
 from ringfence.shell.rows import ProgramRow, index, matching, words
@@ -222,7 +222,7 @@ def check(facts: Facts, context: CheckContext) -> Iterator[Finding]:
         name = program.name
         for row in matching(name, program, _TABLE):
             yield from say("pattern", row.answer, row.rule, row.why, span, context)
-        if name is not None and gives_out_secret(name, tuple(word.text for word in program.argv[1:])):
+        if keeps_secrets(name) and gives_out_secret(name or "", tuple(word.text for word in program.argv[1:])):
             yield from say("pattern", _W, "secret", f"{name} gives out a secret that it keeps", span, context)
         if program.wrappers:
             yield from _by_option(program, context)
