@@ -12,8 +12,8 @@ KEEPERS: Final = _set(
     " render supabase firebase eksctl argocd consul nomad boundary snyk sentry-cli stripe twilio databricks snow"
     " snowsql npm yarn pnpm cargo twine poetry gem pass gopass keyring keepassxc-cli kpcli secret-tool kwallet-query"
     " kwalletcli security docker podman terraform tofu pulumi rails ansible-vault sops git hg dvc rclone gpg gpg2"
-    " ssh-keygen systemd-creds keyctl certutil keytool openstack s3cmd mc age rage step tctl tsh teleport aws-vault saml2aws"
-    " okta buildkite circleci travis jira linear slack discord ngrok tailscale wg nmcli dbus-send busctl gdbus"
+    " ssh-keygen systemd-creds keyctl certutil keytool openstack s3cmd mc age rage step tctl tsh teleport aws-vault"
+    " saml2aws okta buildkite circleci travis jira linear slack discord ngrok tailscale wg nmcli dbus-send busctl gdbus"
 )
 _SECRET: Final = (
     r"(?:access-?)?(?:secrets?|tokens?|passwords?|passwd|credentials?|creds|api-?keys?|access-?keys?|private-?keys?|psk"
