@@ -13,13 +13,15 @@ from ringfence.shell.catalog.base import names as _set
 from ringfence.shell.catalog.places import (
     ASSIGN_OPTIONS,
     OUT_OPTION,
+    ROOTS,
     TEXT_COMMANDS,
     TEXT_LETTERS,
     TEXT_OPTIONS,
     TEXT_WORDS,
+    WRITE_OPTIONS,
 )
 from ringfence.shell.likely import reads_like_harm, secrets_within
-from ringfence.shell.options import operands
+from ringfence.shell.options import operands, option_values
 from ringfence.values.facts import Touch, Word
 
 REMOVING: Final = _set(
@@ -80,7 +82,7 @@ def named(
             option = arguments[number - 1].text or ""
         long = option.startswith("--") or (len(option) > 2 and "/" not in option)
         told = (long or not reads) and OUT_OPTION.search(option.lstrip("-").lower())
-        writes = told or (option == "-w" and not reads)
+        writes = told or (option == "-w" and not reads) or option in WRITE_OPTIONS.get(name, ())
         for within in secrets_within(word):
             yield Touch.NAME, within
         for path in paths:
@@ -101,6 +103,16 @@ def commands_within(name: str, argv: tuple[Word, ...], skip: int, takes: frozens
     for number, word in found:
         if number not in spoken and (word.text or "").partition("=")[0] not in TEXT_OPTIONS:
             yield word
+
+
+def rooted(arguments: tuple[Word, ...]) -> Iterator[tuple[str, Word]]:
+    """`-R / etc/shadow`: relative words, and the directory that they count from."""
+    for _, root in option_values(arguments, ROOTS):
+        start = root.text or ""
+        if start.startswith(("/", "~")):
+            for word in operands(arguments):
+                if word.text and word is not root and not word.text.startswith(("/", "~")):
+                    yield start.rstrip("/"), word
 
 
 def candidates(text: str) -> list[str]:

@@ -11,15 +11,15 @@ from ringfence.shell import feeds, touches
 from ringfence.shell.builtins import builtin
 from ringfence.shell.catalog.known import SUSPECTS, is_followed
 from ringfence.shell.catalog.operands import ROWS as OPERANDS
-from ringfence.shell.catalog.places import DIRECTORY_OPTIONS, TEXT_COMMANDS
-from ringfence.shell.catalog.runs import FILE_LISTS, PASSING_NAMES
+from ringfence.shell.catalog.places import DIRECTORY_OPTIONS, ROOTS, TEXT_COMMANDS
+from ringfence.shell.catalog.runs import FILE_LISTS, PASSING_NAMES, SENDERS
 from ringfence.shell.copies import remember
 from ringfence.shell.dialects import DIALECTS
 from ringfence.shell.each import MAX_UNROLLED, find_runs, xargs
 from ringfence.shell.foreign import read_code
 from ringfence.shell.lexer import Misread
 from ringfence.shell.likely import HARM
-from ringfence.shell.named import KEPT, REMOVING, commands_within, named
+from ringfence.shell.named import KEPT, REMOVING, commands_within, named, rooted
 from ringfence.shell.options import Inner, operands, option_values
 from ringfence.shell.parse import ShellReader, parse
 from ringfence.shell.partial import STAND_IN, likely_names, with_gaps
@@ -55,6 +55,7 @@ _KEEPING: Final = frozenset(name for name, row in OPERANDS.items() if row.operan
     "git",
 }
 """Only read what they are given, whatever words stand beside it, or are looked at for themselves."""
+SENDS: Final = "sends what it reads to another machine"
 _SHAPES: Final = {shape.value: shape for shape in CommandShape}
 
 
@@ -151,8 +152,14 @@ class Running(Scoped):
                 self.touch(Touch.READ, Word(path, first.span))
         elif not inners and "/" not in text and not is_followed(name):
             self._suspected(argv, stdin)
+            if stdin is not None and stdin.text is not None:
+                self.codes.append(Code(name, stdin.text, argv[-1].span))
             if stdin is not None and stdin.text is not None and _ASKS_SHELL.search(stdin.text):
                 self.code(Word(stdin.text, argv[-1].span), Via.WRAPPER, f"{name} !", None, "repl")
+        if stdin is not None and name in SENDERS and stdin.text is None and self.hosts:
+            sent = self.hosts[-1].host not in ("localhost", "127.0.0.1", "::1")
+            if sent and self.hosts[-1].program == name:
+                self.constructs.append(Construct(CommandShape.FOREIGN, span, SENDS))
         remember(state, name, argv, stdin)
         return result if result is not None else feeds.output(name, argv, stdin, state)
 
@@ -171,6 +178,9 @@ class Running(Scoped):
         if name in DIRECTORY_OPTIONS and self.state.cwd:
             for word in operands(argv[1:]):
                 self.touch(Touch.NAME, word)
+        elif name not in OPERANDS and any(word.text in ROOTS for word in argv[1:]):
+            for root, word in rooted(argv[1:]):
+                self.touch(Touch.NAME, Word(f"{root}/{word.text}", word.span))
         for _, value in option_values(argv[1:], FILE_LISTS[name]) if name in FILE_LISTS else ():
             known = self.state.files.get(self.state.key(value.text or ""))
             for path in re.split(r"[\n\0]", known.text)[:MAX_UNROLLED] if known is not None and known.text else ():
@@ -259,6 +269,9 @@ class Running(Scoped):
     def _run_file(self, first: Word, argv: tuple[Word, ...], stdin: ShellOutput | None) -> None:
         self.touch(Touch.EXECUTE, first)
         found = self.state.files.get(self.state.key(first.text or ""))
+        if found is None and self.state.unpacked and not (first.text or "/").startswith("/"):
+            why = "what is run may have come out of an archive from the network"
+            self.doubt(first.span, why, Unknown.CODE, Origin.FILE)
         if found is not None:
             self.source(found, Inner(Via.SHELL, first.text or "", stdin=True, parameters=argv[1:]), first.span)
 

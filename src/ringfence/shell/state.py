@@ -64,6 +64,7 @@ class State:
         "references",
         "stack",
         "twins",
+        "unpacked",
         "variables",
     )
 
@@ -90,6 +91,8 @@ class State:
         """`declare -i`: what is assigned to these is evaluated."""
         self.cwd: str | None = ""
         """"" is where the text starts, None is not known."""
+        self.unpacked = False
+        """An archive from the network was taken apart."""
         self.previous: str | None = None
         self.stack: list[str | None] = []
 
@@ -108,6 +111,7 @@ class State:
         other.links = self.links
         other.cases = self.cases
         other.integers = self.integers
+        other.unpacked = self.unpacked
         other.cwd = self.cwd
         other.previous = self.previous
         other.stack = list(self.stack)
@@ -165,7 +169,7 @@ class State:
 
     def key(self, path: str) -> str:
         """One name for a file, however it is written."""
-        stream = _STREAM.fullmatch(path)
+        stream = _STREAM.fullmatch(path) if path.startswith(("/dev/", "/proc/")) else None
         if stream is not None:
             return "/dev/fd/" + _STREAMS.get(path, stream[1] or "0")
         return _tidy(self.join(path))

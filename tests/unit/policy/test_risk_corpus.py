@@ -12,7 +12,7 @@ from ringfence.values.risk import Risk
 pytestmark = pytest.mark.req("E2")
 
 CORPUS = Path(__file__).parents[2] / "corpus"
-CORPORA = ("code_fresh_f.jsonl", "code_fresh_g.jsonl")
+CORPORA = ("code_fresh_f.jsonl", "code_fresh_g.jsonl", "code_fresh_h.jsonl")
 
 
 def lines(name: str) -> list[dict[str, Any]]:

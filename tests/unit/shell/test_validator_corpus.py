@@ -21,6 +21,7 @@ CORPORA = (
     "validator_fresh_e.jsonl",
     "validator_fresh_f.jsonl",
     "validator_fresh_g.jsonl",
+    "validator_fresh_h.jsonl",
 )
 ANSWERS = {"allow": CheckAnswer.PASS, "warn": CheckAnswer.WARN, "block": CheckAnswer.BLOCK}
 EXCEPTIONS: dict[str, str] = {}

@@ -159,6 +159,7 @@ RUNS_THE_REST: Final[dict[str, frozenset[str]]] = {
     ),
     "gnome-terminal": _set("-x --"),
     "nix": _set("-c --command"),
+    "just": _set("--command -c"),
     "nodemon": _set("-x --exec"),
     "watchexec": _set("--"),
     "stap": _set("-c"),
@@ -284,6 +285,19 @@ STDIN_LANGUAGES: Final[dict[str, str]] = {
     "dotnet": "fsharp",
     "fsi": "fsharp",
     "terraform": "hcl",
+    "swift": "swift",
+    "ocaml": "ocaml",
+    "scala": "scala",
+    "sbcl": "lisp",
+    "clisp": "lisp",
+    "iex": "elixir",
+    "erl": "erlang",
+    "csharp": "fsharp",
+    "kotlinc": "java",
+    "racket": "scheme",
+    "guile": "scheme",
+    "swipl": "prolog",
+    "nu": "repl",
     "tofu": "hcl",
     "ipython": "python",
     "rpm": "rpm",
@@ -359,5 +373,7 @@ FILE_LISTS: Final[dict[str, frozenset[str]]] = {
     "file": _set("-f --files-from"),
     "zip": _set("-i@ -@"),
 }
+SENDERS: Final = _set("nc ncat netcat socat telnet openssl")
+"""Send their standard input to the host that they are given."""
 PASSING_NAMES: Final = _set("cpio pax afio")
 """Take the names of files from their standard input."""

@@ -107,7 +107,7 @@ ROWS: Final[tuple[ProgramRow, ...]] = (
     ProgramRow("trace", words("gcore reptyr bpftrace stap"), _B, "looks into another process"),
     ProgramRow(
         "remote",
-        words("ssh scp sftp mosh rsh rlogin telnet sshpass autossh ftp tftp"),
+        words("ssh scp sftp mosh rsh rlogin telnet sshpass autossh ftp tftp ssh-copy-id sshfs slogin"),
         _W,
         "works on another machine",
         spares=words("-V --version -G -Q"),
@@ -212,6 +212,9 @@ def check(facts: Facts, context: CheckContext) -> Iterator[Finding]:
             why = f"{name}: {row.why}"
             yield from say("denied_command", row.answer, row.rule, why, program.argv[0].span, context)
             break
+        if name == "kill" and any(word.text is None for word in program.argv[1:]) and _looks_up(facts):
+            why = "kill: every process of that name"
+            yield from say("denied_command", CheckAnswer.WARN, "kill-many", why, program.argv[0].span, context)
         if name == "kill" and _kills_too_much(program):
             why = "kill: the first process, or every one that it may"
             yield from say("denied_command", CheckAnswer.BLOCK, "kill", why, program.argv[0].span, context)
@@ -230,6 +233,10 @@ def _named(facts: Facts, context: CheckContext) -> Iterator[Finding]:
             if all(any(fnmatchcase(word, wanted) for word in mention.words) for wanted in denied.split()):
                 why = f"{denied!r} is on the list of denied commands, and {mention.why}"
                 yield from say("denied_command", CheckAnswer.WARN, "named", why, mention.span, context)
+
+
+def _looks_up(facts: Facts) -> bool:
+    return any(program.name in ("pgrep", "pidof") for program in facts.programs)
 
 
 def _kills_too_much(program: Program) -> bool:

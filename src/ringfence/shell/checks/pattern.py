@@ -96,7 +96,7 @@ ROWS: Final[tuple[ProgramRow, ...]] = (
     # Foreign code.
     ProgramRow(
         "foreign-package",
-        words("npm pnpm yarn pip pip3 pipx uv gem cargo bun"),
+        words("npm pnpm yarn pip pip3 pipx uv gem cargo bun npx bunx pnpx uvx deno"),
         _W,
         "installs from a place of its own",
         starts=(
@@ -113,6 +113,7 @@ ROWS: Final[tuple[ProgramRow, ...]] = (
             "--git",
         ),
     ),
+    ProgramRow("shell-socket", words("ztcp zsocket"), _B, "the shell itself opens a network connection"),
     ProgramRow(
         "foreign-registry",
         words("npm pnpm yarn pip pip3 bun"),
@@ -235,6 +236,9 @@ def check(facts: Facts, context: CheckContext) -> Iterator[Finding]:
                     yield from say("pattern", _B, "set-id", why, value.span, context)
         elif name == "find":
             yield from _searches(program, context)
+        elif name == "go" and len(program.argv) > 2 and program.argv[1].text in ("install", "run"):
+            if any("@" in (word.text or "") for word in program.argv[2:]):
+                yield from say("pattern", _W, "foreign-package", "runs or installs what it fetches", span, context)
         elif name in _INDEXES:
             for word in operands(program.argv[1:]):
                 if _KEYS.fullmatch(word.text or ""):

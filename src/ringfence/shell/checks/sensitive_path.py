@@ -31,6 +31,8 @@ _TOOL: Final = "can make a tool run commands"
 _HISTORY: Final = "what somebody typed, passwords included"
 _SAMPLES: Final = frozenset((".env.example", ".env.sample", ".env.template", ".env.dist", ".env.test", ".env.defaults"))
 
+_SAMPLE_ENDS: Final = (".example", ".sample", ".template", ".dist", ".tmpl")
+
 ROWS: Final[tuple[SensitivePathRow, ...]] = (
     # Keys and tokens.
     SensitivePathRow(".ssh", _B, _B, "keys and who may log in", milder=True),
@@ -256,6 +258,8 @@ def _secret(fact: PathFact, place: str, context: CheckContext) -> tuple[CheckAns
         if row.path[0] != "/" and start + row.path.count("/") < own:
             continue
         if row.spares and not row.spares.isdisjoint(segments[start : start + 2]):
+            continue
+        if row.path == ".env.*" and segments[start].endswith(_SAMPLE_ENDS):
             continue
         answer = row.read if fact.touch in (Touch.READ, Touch.EXECUTE, Touch.NAME) else row.write
         if row.milder and answer is _B:
