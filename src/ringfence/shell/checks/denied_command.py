@@ -8,7 +8,7 @@ from ringfence.shell.context import CheckContext, say
 from ringfence.shell.mentions import mentions
 from ringfence.shell.options import operands
 from ringfence.shell.rows import ProgramRow, index, matching, words
-from ringfence.values.facts import CheckAnswer, Facts, Finding, Program
+from ringfence.values.facts import CheckAnswer, Facts, Finding, Origin, Program
 
 _B, _W = CheckAnswer.BLOCK, CheckAnswer.WARN
 
@@ -227,7 +227,12 @@ def check(facts: Facts, context: CheckContext) -> Iterator[Finding]:
 
 
 def _named(facts: Facts, context: CheckContext) -> Iterator[Finding]:
-    """A denied program that is not seen to run, but whose name is given to something that may run it."""
+    """A denied program that is not seen to run, but whose name is given to what may run it, or which is put together."""
+    for part in facts.opaque:
+        if part.origin is Origin.BUILT:
+            why = f"{part.why}, and there is a list of denied commands"
+            yield from say("denied_command", CheckAnswer.WARN, "built", why, part.span, context, firm=True)
+            break
     for mention in mentions(facts):
         for denied in context.denied_commands:
             if all(any(fnmatchcase(word, wanted) for word in mention.words) for wanted in denied.split()):
