@@ -227,7 +227,7 @@ def check(facts: Facts, context: CheckContext) -> Iterator[Finding]:
 
 
 def _named(facts: Facts, context: CheckContext) -> Iterator[Finding]:
-    """A denied program that is not seen to run, but whose name is given to what may run it, or which is put together."""
+    """A denied program that is not seen to run, but whose name is given to what may run it, or is put together."""
     for part in facts.opaque:
         if part.origin is Origin.BUILT:
             why = f"{part.why}, and there is a list of denied commands"
