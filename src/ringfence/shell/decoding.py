@@ -151,7 +151,8 @@ def _ends(arguments: tuple[Word, ...], text: str, *, last: bool) -> str | None:
         return None
     values = dict(option_values(arguments, frozenset(("-n", "-c"))))
     given = values.get("-n") or values.get("-c")
-    short = next((text[1:] for word in arguments if re.fullmatch(r"-\d{1,5}", text := word.text or "")), "10")
+    numbers = [word.text for word in arguments if word.text and re.fullmatch(r"-\d{1,5}", word.text)]
+    short = numbers[0][1:] if numbers else "10"
     match = re.fullmatch(r"(\+?)(\d{1,5})", (given.text or "") if given is not None else short)
     if match is None:
         return None
