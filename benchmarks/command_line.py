@@ -27,9 +27,7 @@ def program(name: str, line: list[str], cwd: Path, section: str, group: str = "r
     surroundings = {**os.environ, **env}
 
     async def run() -> None:
-        subprocess.run(
-            line, check=True, cwd=cwd, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, env=surroundings
-        )
+        subprocess.run(line, check=True, cwd=cwd, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, env=surroundings)
 
     return Case(name, run, group=group, section=section)
 

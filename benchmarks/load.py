@@ -10,6 +10,7 @@ import resource
 import sys
 import tempfile
 import time
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from statistics import median
 
@@ -18,7 +19,7 @@ from rich.progress import Progress
 from rich.table import Table
 
 from benchmarks.alternatives import PYTHON
-from ringfence import PoolConfig, Sandbox, SandboxManager, SandboxPool
+from ringfence import PoolConfig, Result, Sandbox, SandboxManager, SandboxPool
 
 SESSIONS = (1, 2, 4, 8, 16)
 SECONDS = 3.0
@@ -56,12 +57,21 @@ async def throughput(manager: SandboxManager, console: Console) -> None:
     console.print(table)
 
 
-async def waiting(console: Console) -> None:
+async def waiting(workspace: Path, console: Console) -> None:
     """Calls that each have a fresh box, by how many callers come at once; more than the pool has boxes wait."""
-    table = Table("callers at once", "calls/s", "of the first", title="a fresh box for each call", title_justify="left")
+    table = Table(
+        "callers at once",
+        "calls/s",
+        "of the first",
+        title="calls by how many callers come at once",
+        title_justify="left",
+    )
     rates: dict[tuple[str, int], list[float]] = {}
-    async with SandboxManager(pool_size=2, python=PYTHON) as manager, Sandbox(tempfile.gettempdir()) as sandbox:
-        kinds = {"fresh boxes": lambda: manager.execute_shell("true"), "one sandbox": lambda: sandbox.exec(["/bin/true"])}
+    async with SandboxManager(pool_size=2, python=PYTHON) as manager, Sandbox(workspace) as sandbox:
+        kinds: dict[str, Callable[[], Awaitable[Result]]] = {
+            "a fresh box each": lambda: manager.execute_shell("true"),
+            "one sandbox": lambda: sandbox.exec(["/bin/true"]),
+        }
         for _ in range(3):  # in turn, so that a busy minute hits all alike
             for kind, call in kinds.items():
                 for count in CALLERS:
@@ -165,7 +175,9 @@ async def main(boxes: int) -> None:
         async with SandboxManager(pool_size=2, max_instances=40, python=PYTHON) as manager:
             await throughput(manager, console)
             await flat(manager, console)
-        await waiting(console)
+        workspace = Path(directory) / "workspace"
+        workspace.mkdir()
+        await waiting(workspace, console)
         await creation(console)
         await held(boxes, console)
 

@@ -30,6 +30,12 @@ def said(results):
     return Counter(str(done.ending) if isinstance(done, ringfence.Result) else str(done) for done in results)
 """
 
+NOTHING_HELD = """
+assert open_now() <= 16, os.listdir("/proc/self/fd")
+assert ringfence.engines.room.descriptor_room().held == 0
+print("well")
+"""
+
 CALLS = {
     "fresh boxes of a manager": """
 async def main():
@@ -90,8 +96,7 @@ with ThreadPoolExecutor(500) as threads:
 @pytest.mark.parametrize("limit", [1024, 256])
 @pytest.mark.parametrize("calls", CALLS.values(), ids=CALLS.keys())
 def test_five_hundred_at_once_all_end_well(ringfence_process: Start, calls: str, limit: int) -> None:
-    tail = "\nassert open_now() <= 16, os.listdir('/proc/self/fd')\nassert ringfence.engines.room.descriptor_room().held == 0"
-    child = ringfence_process(f"LIMIT = {limit}\n{HEAD}{calls}{tail}\nprint('well')")
+    child = ringfence_process(f"LIMIT = {limit}\n{HEAD}{calls}{NOTHING_HELD}")
 
     said = child.communicate(timeout=LONG)[0].splitlines()
 

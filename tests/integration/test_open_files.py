@@ -40,7 +40,8 @@ async def main():
             async with AsyncExitStack() as stack:
                 boxes, fault = await fill(stack, top)
                 print(len(boxes), fault)
-                assert "no room for another sandbox within 0.3 s" in fault.message and str(LIMIT) in fault.message, fault
+                assert "no room for another sandbox within 0.3 s" in fault.message, fault
+                assert str(LIMIT) in fault.message, fault
                 assert "ulimit -n" in fault.hint
                 held = []
                 try:

@@ -28,7 +28,7 @@ WAIT_SECONDS = 300.0
 TO_MAKE_A_BOX: Final = 30
 """What one takes at the moment when it is made, with its journal."""
 OF_A_BOX: Final = 12
-"""What it keeps. A shell and an interpreter that wait in it take up to eight more, which are counted when room is short."""
+"""What it keeps. A shell and an interpreter that wait in it take up to eight more: counted when room is short."""
 OF_A_CALL: Final = 6
 """Three pipes, and the ends of them that are on their way to PID 1."""
 _SPARE: Final = 64

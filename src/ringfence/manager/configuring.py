@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from ringfence.audit.journal import Journal
-from ringfence.engines.descriptors import out_of_descriptors
 from ringfence.engines.descriptors import hint as descriptors_hint
+from ringfence.engines.descriptors import out_of_descriptors
 from ringfence.errors import InitializationFailed, InvalidConfig
 from ringfence.policy.audit_settings import read_audit_settings
 from ringfence.policy.config import SandboxConfig, config_location, defaults_because, parse_config, with_environment

@@ -1,4 +1,4 @@
-"""How many threads have an event loop for a blocking call at once: each loop takes descriptors before it takes a box."""
+"""How many threads have an event loop for a blocking call at once: a loop takes descriptors before it has a box."""
 
 import os
 import resource

@@ -45,7 +45,7 @@ class PoolConfig:
     acquire_timeout_seconds: float = 300
     """How long a caller waits for a member; longer than a command may take unless somebody says otherwise (120 s)."""
     waiting_max: int | None = None
-    """Callers who may wait while all members are taken, the next one being refused at once; as many as come, if None."""
+    """Callers who may wait while all members are taken; the next one is refused at once. None: all who come."""
     close_timeout_seconds: float = 30
     """A member that has not closed by then is given up, with a note, and no longer counted."""
 
