@@ -16,7 +16,7 @@ from pathlib import Path
 
 import ringfence
 from benchmarks import chart
-from benchmarks.alternatives import PASS, PYTHON, TRUE, alternatives
+from benchmarks.alternatives import PASS, PYTHON, TRUE, Missing, alternatives
 from benchmarks.command_line import command_lines, stop_keeper
 from benchmarks.rounds import Case, measure, report, wide_console
 from benchmarks.sections import BARE, COMMAND_LINE, CONTAINER, LIBRARY, ORDER, SESSION
@@ -70,7 +70,8 @@ class Ours:
     """Our own cases, through `SandboxManager` with a policy and the journal, as a user has it."""
 
     def __init__(self, workspace: Path, policy: Path) -> None:
-        self._docker = SandboxManager(pool_size=1, engine=Docker()) if os.environ.get("DOCKER_HOST") else None
+        self._docker: SandboxManager | None = None
+        self.missing: list[Missing] = []
         self._stack = AsyncExitStack()
         self._workspace = workspace
         self._policy = policy
@@ -82,8 +83,14 @@ class Ours:
         await self.preloaded.start()
         self.open = await self._stack.enter_async_context(ringfence.Sandbox(self._workspace, policy=self._policy))
         await self.open.shell("true")
-        if self._docker is not None:
-            await self._stack.enter_async_context(self._docker)
+        if os.environ.get("DOCKER_HOST"):
+            boxes = SandboxManager(
+                pool_size=1, engine=Docker(image=os.environ.get("RINGFENCE_DOCKER_IMAGE", "ringfence-alternatives"))
+            )
+            try:
+                self._docker = await self._stack.enter_async_context(boxes)
+            except ringfence.RingfenceError as fault:
+                self.missing.append(Missing("ringfence in Docker", str(fault)))
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -157,6 +164,7 @@ async def main(rounds: int, picture: str | None) -> None:
         raw = spawn("raw bwrap: true", [*raw_bwrap(workspace), *TRUE], "bwrap", COMMAND_LINE)
         raw_python = spawn("raw bwrap: python -c pass", [*raw_bwrap(workspace), *PASS], "bwrap", COMMAND_LINE)
         async with Ours(workspace, policy) as ours:
+            missing += ours.missing
             lines = command_lines(workspace, policy)
             cases = [true, python, modules, raw, raw_python, *ours.cases(), *lines, *others]
             cases.sort(key=lambda case: ORDER.index(case.section))
