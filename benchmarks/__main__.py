@@ -2,7 +2,7 @@
 instead, if it is installed (`make alternatives`). Like is compared with like (`sections.py`): a library with libraries,
 a command line with command lines, an open session with open sessions, a container with containers.
 
-python -m benchmarks [rounds] [--chart FILE]
+python -m benchmarks [rounds] [--chart FILE] [--readme FILE]
 """
 
 import asyncio
@@ -18,6 +18,7 @@ import ringfence
 from benchmarks import chart
 from benchmarks.alternatives import PASS, PYTHON, TRUE, Missing, alternatives
 from benchmarks.command_line import command_lines, stop_keeper
+from benchmarks.readme import write_figures
 from benchmarks.rounds import Case, measure, report, wide_console
 from benchmarks.sections import BARE, COMMAND_LINE, CONTAINER, LIBRARY, ORDER, SESSION
 from ringfence import Docker, SandboxManager
@@ -147,7 +148,7 @@ class Ours:
         return cases
 
 
-async def main(rounds: int, picture: str | None) -> None:
+async def main(rounds: int, picture: str | None, readme: str | None) -> None:
     console = wide_console()
     with tempfile.TemporaryDirectory(prefix="ringfence-bench-") as directory, alternatives() as (others, missing):
         workspace = Path(directory) / "workspace"
@@ -181,10 +182,13 @@ async def main(rounds: int, picture: str | None) -> None:
         shown = [case for case in cases if case.is_charted]
         chart.draw(chart.rows(shown, base=cases[0]), picture, rounds=rounds)
         console.print(f"chart: {picture}")
+    if readme is not None:
+        write_figures(cases, Path(readme), rounds=rounds)
+        console.print(f"figures: {readme}")
 
 
 if __name__ == "__main__":
     given = sys.argv[1:]
-    target = given[given.index("--chart") + 1] if "--chart" in given else None
+    files = [given[given.index(name) + 1] if name in given else None for name in ("--chart", "--readme")]
     numbers = [word for word in given if word.isdigit()]
-    asyncio.run(main(int(numbers[0]) if numbers else ROUNDS, target))
+    asyncio.run(main(int(numbers[0]) if numbers else ROUNDS, *files))
