@@ -36,7 +36,8 @@ def table(cases: list[Case], rounds: int) -> str:
         shown = sorted((case for case in cases if case.section == section and case.is_charted), key=lambda c: c.median)
         ours = [case for case in shown if case.group == chart.OURS]
         others = [case for case in shown if case.group != chart.OURS]
-        lines.append(f"| {section} | {_named(ours, one)} | {_named(others, one)} |")
+        if shown:
+            lines.append(f"| {section} | {_named(ours, one)} | {_named(others, one)} |")
     return "\n".join(lines)
 
 
