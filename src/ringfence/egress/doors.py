@@ -11,10 +11,11 @@ from typing import Final
 
 from ringfence.egress.base import DialRefused, Refusal
 from ringfence.egress.first_bytes import HTTP2_PREFACE, FirstBytes, Kind, look_at
-from ringfence.egress.flow import Box, BoxFlow, reason_line
+from ringfence.egress.flow import Box, BoxFlow
 from ringfence.egress.http_head import BadHead, read_head
 from ringfence.egress.sockets import Client, Gone, asked_for, close, stream_of
 from ringfence.egress.splice import Carried, splice
+from ringfence.egress.wording import reason_line
 from ringfence.policy.reach import Judged, is_reached
 from ringfence.values.hosts import BadHost, Host, canonical_host, host_of
 from ringfence.values.network import NetworkDoor
@@ -198,6 +199,7 @@ async def _inspect(box: Box, client: Client, flow: BoxFlow, first: FirstBytes | 
 
 async def _splice(client: Client, flow: BoxFlow, server: socket.socket) -> None:
     carried = Carried()
+    flow.begins()
     try:
         await splice(client.socket, server, to_server=client.take(), may_send=flow.spend, carried=carried)
     finally:  # also of a connection that is open when its box is closed: without a record nobody would know of it

@@ -52,6 +52,7 @@ class Session:
             own=OwnAddresses(),
             inspector=HttpInspector(authority, self._desks.__getitem__),
             client_tls=_client_tls,
+            began=self._began,
             happened=self._happened,
             ask=self._ask,
             canary=lambda box, raw: self._desks[box].canary(raw),
@@ -75,6 +76,8 @@ class Session:
             case "detach":
                 self._desks.pop(message["box"], None)
                 self._start(self._detach(message["box"], int(message["number"])))
+            case "mark":
+                self._start(self._mark(message["box"], int(message["number"])))
             case "connect":
                 self._proxy.connect(message["box"], sockets[0])
             case "answer":
@@ -100,11 +103,20 @@ class Session:
 
     async def _detach(self, box: str, number: int) -> None:
         await self._proxy.detach(box)
-        self._wire.send({"kind": "answer", "number": number})
+        self._wire.tell_behind(box, {"kind": "answer", "number": number})  # what ended with it is told first
+
+    async def _mark(self, box: str, number: int) -> None:
+        """Answer behind all that was decided of a box until now."""
+        await self._proxy.settle(box)
+        self._wire.tell_behind(box, {"kind": "answer", "number": number})
+
+    def _began(self, event: NetworkEvent) -> None:
+        self._wire.tell(lane_of(event.box, "carried"), {"kind": "began", "event": to_plain(event)})
 
     def _happened(self, event: NetworkEvent) -> None:
-        # Apart, so that much noise of one kind does not drown what matters more.
-        kind = "alarm" if event.canary else "refused" if event.verdict is Verdict.DENY else "carried"
+        # Apart, so that much noise of one kind does not drown what matters more; but an end never before its beginning.
+        is_carried = event.number or event.verdict is not Verdict.DENY
+        kind = "alarm" if event.canary else "carried" if is_carried else "refused"
         self._wire.tell(lane_of(event.box, kind), {"kind": "event", "event": to_plain(event)})
 
     async def _ask(self, question: NetworkQuestion) -> NetworkAnswer:

@@ -30,6 +30,7 @@ from ringfence.values.verdict import Verdict
 _START_SECONDS: Final = 30.0
 _ANSWER_SECONDS: Final = 15.0
 _END_SECONDS: Final = 3.0
+_MARK_SECONDS: Final = 2.0  # the caller has its result no later than that, whatever the proxy is busy with
 _FIRST_LISTENERS: Final = 3  # of the proxy's port and of names
 _PASSED_ON: Final = ("SSL_CERT_FILE", "SSL_CERT_DIR")  # whom this machine trusts, if somebody says so
 _log = logging.getLogger(__name__)
@@ -46,6 +47,14 @@ class Attachment:
     def is_served(self) -> bool:
         """False once the process that had its listeners is gone: the box has no network then."""
         return not self._running.wire.is_closed
+
+    async def settle(self) -> bool:
+        """Wait until all is told that the proxy has decided until now; False if that took too long. Never raises."""
+        try:
+            await self._running.call({"kind": "mark", "box": self.box}, seconds=_MARK_SECONDS)
+        except InitializationFailed:
+            return not self.is_served  # then nobody will tell any more
+        return True
 
     async def close(self) -> None:
         """End its connections, and take no more. Never raises."""
@@ -194,6 +203,13 @@ class EgressService:
                 )
             )
 
+    def began(self, message: Message) -> None:
+        self._overseer.began(from_plain(NetworkEvent, message["event"]))
+
+    def ended(self) -> None:
+        """The process is gone, with all that it carried."""
+        self._overseer.ended()
+
     def happened(self, message: Message) -> None:
         self._overseer.happened(from_plain(NetworkEvent, message["event"]))
 
@@ -216,7 +232,9 @@ class _Running:
         self.ready = asyncio.get_running_loop().create_future()
         self.wire = Wire(self.connection, self._received, self._closed)
 
-    async def call(self, message: Message, descriptors: tuple[int, ...] = ()) -> None:
+    async def call(
+        self, message: Message, descriptors: tuple[int, ...] = (), *, seconds: float = _ANSWER_SECONDS
+    ) -> None:
         """Give an order, and wait until it is carried out.
 
         Raises:
@@ -230,7 +248,7 @@ class _Running:
             self._waiting.pop(number, None)
             raise InitializationFailed("the proxy of the network has ended", hint="open the box again")
         try:
-            async with asyncio.timeout(_ANSWER_SECONDS):
+            async with asyncio.timeout(seconds):
                 await waiting
         except TimeoutError:
             raise InitializationFailed("the proxy of the network does not answer") from None
@@ -256,6 +274,7 @@ class _Running:
             if not waiting.done():
                 waiting.set_exception(gone)
         self.ready.exception() if self.ready.done() and not self.ready.cancelled() else None
+        self.service.ended()
 
     def _received(self, message: Message, descriptors: list[int]) -> None:
         for each in descriptors:
@@ -270,6 +289,8 @@ class _Running:
                     self.ready.set_exception(InitializationFailed(str(message["reason"])))
             case "answer":
                 self._answered(message)
+            case "began":
+                self.service.began(message)
             case "event":
                 self.service.happened(message)
             case "ask":

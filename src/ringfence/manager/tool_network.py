@@ -3,7 +3,6 @@
 What they reach follows from the same options, configuration and policy as what a box reaches.
 """
 
-import asyncio
 import os
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
@@ -22,8 +21,6 @@ from ringfence.manager.options import SandboxOptions
 from ringfence.values.remedy import Door
 
 _NAME: Final = "tool"
-_LOOKS: Final = 20
-_LOOK_SECONDS: Final = 0.01
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,8 +72,6 @@ async def tool_network(options: SandboxOptions, environ: Mapping[str, str], host
 
 async def _remedy(box: ServedBox, door: Door) -> str:
     """What would allow what was refused last; the proxy tells that beside its answer, which may be sooner."""
-    for _ in range(_LOOKS):
-        if refused := box.taken():
-            return refused[-1].remedy(door)
-        await asyncio.sleep(_LOOK_SECONDS)
-    return ""
+    await box.settle()
+    refused = box.taken()
+    return refused[-1].remedy(door) if refused else ""

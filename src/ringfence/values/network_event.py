@@ -40,3 +40,5 @@ class NetworkEvent:
     approval: str = ""
     """Who said yes or no, and how."""
     inspected: bool = False
+    number: int = 0
+    """Of one that was told already when it began, and so is told twice; 0 if it was not."""
