@@ -62,6 +62,8 @@ def answered(event: NetworkEvent, redact: Redactor, begun: NetworkEvent | None =
         "execution_time_ms": round(event.seconds * 1000, 3),
         "inspected": event.inspected,
     }
+    if event.parent:
+        fields["parent_proxy"] = event.parent
     if begun is not None and event.address and not begun.address:
         fields["address"] = event.address
     if event.secrets:

@@ -24,6 +24,7 @@ from ringfence.values.verdict import Verdict
 HEADER_SECONDS: Final = 10.0
 """For everything until it is known what the client wants."""
 _SERVER_FIRST_SECONDS: Final = 0.3  # protocols in which the server speaks first (SSH, SMTP): how long the client may
+_HTTP_PORT: Final = 80
 _ALERT: Final = bytes((0x15, 3, 3, 0, 2, 2))  # a fatal TLS alert, without its number
 _ACCESS_DENIED: Final = bytes((49,))
 _UNRECOGNIZED_NAME: Final = bytes((112,))
@@ -87,7 +88,7 @@ async def tunnel(box: Box, client: Client, door: NetworkDoor, host: Host, port: 
         return await _reach(client, flow, answer)
     server: socket.socket | None = None
     try:
-        if flow.judged.inspect:
+        if flow.judged.inspect or port == _HTTP_PORT:  # plain HTTP is looked into, by a connection of its own
             await flow.addresses()  # so that the client is told now, not within TLS
         else:
             server = await flow.connect()

@@ -26,6 +26,7 @@ from ringfence.egress.base import (
 from ringfence.egress.begun import BegunRequests, next_number
 from ringfence.egress.budgets import Meter
 from ringfence.egress.dialing import Dialer
+from ringfence.egress.parents import LOOK_SECONDS, ParentRefused, UnknownNames, connect_by
 from ringfence.egress.resolve import NotResolved, Resolver
 from ringfence.egress.sockets import close, stream_of
 from ringfence.egress.wording import means_another, reason_line, visible
@@ -33,6 +34,7 @@ from ringfence.policy.reach import Judged, Wanted, allow_by, is_reached, judge, 
 from ringfence.values.hosts import Address, Host, canonical_host
 from ringfence.values.network import NetworkDoor, NetworkGrant, NetworkRule
 from ringfence.values.network_event import NetworkEvent
+from ringfence.values.parent_proxy import ParentProxies, ParentProxy
 from ringfence.values.verdict import Verdict
 
 _HANDSHAKE_SECONDS: Final = 10.0
@@ -53,6 +55,8 @@ class Outside:
     happened: Callable[[NetworkEvent], None]
     ask: Callable[[NetworkQuestion], Awaitable[NetworkAnswer]]
     hold_seconds: float = HOLD_SECONDS
+    parents: Callable[[], ParentProxies] = ParentProxies
+    """The proxies of the person's own network."""
     began: Callable[[NetworkEvent], None] = lambda event: None
     """Told before a byte passes, so that nobody's death hides what was sent."""
     canary: Callable[[str, bytes], str] = lambda box, raw: ""
@@ -69,6 +73,7 @@ class Box:
         self.meter = Meter(network)
         self.stand_ins = StandIns(on_loopback=on_loopback)
         self.lookups = asyncio.Semaphore(_LOOKUPS)
+        self.unknown = UnknownNames()
         self.questions = Questions(outside.ask, hold_seconds=outside.hold_seconds)
 
     def close(self) -> None:
@@ -170,6 +175,7 @@ class BoxFlow:
         self.approval = approval
         self.judged = judged
         self.address = ""
+        self.parent = ""
         self.started_at = time.time()
         self._started = time.monotonic()
         self._number = 0
@@ -238,19 +244,12 @@ class BoxFlow:
         if full:
             return self._refuse_request(head, Judged(verdict=Verdict.DENY, reason=full, rule=judged.rule), status=429)
         if judged.verdict is not Verdict.ALLOW:
-            judged = Judged(
-                verdict=Verdict.ALLOW,
-                reason=f"{judged.reason}; {self.approval} said yes",
-                rule=judged.rule,
-                place=judged.place,
-                matched=judged.matched,
-                inspect=judged.inspect,
-            )
+            judged = replace(judged, verdict=Verdict.ALLOW, reason=f"{judged.reason}; {self.approval} said yes")
         self._requests.begins(replace(self._event(), number=next_number(), started_at=time.time()), head, judged)
         return judged
 
     async def dial(self, *, tls: bool, alpn: Sequence[str] = ()) -> Stream:
-        connected = await self.connect()
+        connected = await self.connect(is_plain=not tls)
         try:
             if not tls:
                 return await stream_of(connected)
@@ -267,7 +266,7 @@ class BoxFlow:
             raise DialRefused(self.fail(f"no TLS with {self._host}: {fault.strerror or fault}")) from fault
 
     async def addresses(self) -> tuple[Address, ...]:
-        """Those of the host, each looked at.
+        """Those of the host, each looked at; none, if only a parent proxy may know the name.
 
         Raises:
             DialRefused: there is none, or one that may not be reached; that is recorded.
@@ -276,11 +275,17 @@ class BoxFlow:
         if rule is None:
             return self._reached()
         outside = self._box.outside
+        has_parent = any(self._parent(is_plain=is_plain) is not None for is_plain in (False, True))
+        if has_parent and self._host in self._box.unknown:
+            return ()
         try:
-            async with self._box.lookups:
+            async with self._box.lookups, asyncio.timeout(LOOK_SECONDS if has_parent else None):
                 answers = await outside.resolver.addresses(self._host)
             own = outside.own()
-        except NotResolved as fault:
+        except (NotResolved, TimeoutError) as fault:
+            if has_parent:
+                self._box.unknown.add(self._host)
+                return ()
             raise DialRefused(self.fail(str(fault))) from fault
         except OSError as fault:
             raise DialRefused(self.fail(fault.strerror or str(fault))) from fault
@@ -289,8 +294,14 @@ class BoxFlow:
             raise DialRefused(self._box.refuse(self._door, self._host.text, self._port, judged))
         return answers
 
-    async def connect(self) -> socket.socket:
-        """A socket to an address that was looked at.
+    def _parent(self, *, is_plain: bool) -> ParentProxy | None:
+        return self._box.outside.parents().of(self._host, self._port, is_plain=is_plain)
+
+    async def connect(self, *, is_plain: bool = False) -> socket.socket:
+        """A socket to an address that was looked at, or to the host through the parent proxy.
+
+        Args:
+            is_plain: whether it is for HTTP without TLS, which may have another parent.
 
         Raises:
             DialRefused: none may be reached, or none answers.
@@ -298,8 +309,16 @@ class BoxFlow:
         answers = await self.addresses()
         if not self._box.meter.may_dial():
             raise DialRefused(self.fail("too many connections to servers are open already"))
+        outside, parent = self._box.outside, self._parent(is_plain=is_plain)
         try:
-            connected, address = await self._box.outside.dialer.connect(answers, self._port)
+            if parent is not None and self.rule is not None:
+                dialling = connect_by(parent, self._host, self._port, outside.resolver, outside.dialer)
+                connected, address = await dialling
+                self.parent = parent.shown
+            else:
+                connected, address = await outside.dialer.connect(answers, self._port)
+        except ParentRefused as fault:
+            raise DialRefused(self.fail(str(fault))) from fault
         except TimeoutError as fault:
             raise DialRefused(self.fail(f"{self._host.in_url}:{self._port} does not answer")) from fault
         except OSError as fault:
@@ -319,7 +338,8 @@ class BoxFlow:
 
     def record(self, event: NetworkEvent) -> None:
         if event.verdict is Verdict.ALLOW and not event.address:  # whoever looked into it does not know who was dialled
-            event = replace(event, address=self.address, approval=event.approval or self.approval)
+            approval = event.approval or self.approval
+            event = replace(event, address=self.address, parent=self.parent, approval=approval)
         if event.inspected:
             event = self._requests.ends(event)
         self._box.outside.happened(event)
@@ -352,6 +372,7 @@ class BoxFlow:
             rule=self.judged.rule,
             place=self.judged.place,
             address=self.address,
+            parent=self.parent,
             started_at=self.started_at,
             approval=self.approval,
             number=self._number,
@@ -366,23 +387,8 @@ class BoxFlow:
         return True
 
     def _refuse_request(self, head: RequestHead, judged: Judged, *, status: int = 403) -> Refusal:
-        path, _, _ = head.path.partition("?")
-        self._box.outside.happened(
-            NetworkEvent(
-                box=self.box,
-                door=self._door,
-                host=self._host.text,
-                port=self._port,
-                verdict=Verdict.DENY,
-                reason=judged.reason,
-                rule=judged.rule,
-                place=judged.place,
-                allow_by=judged.allow_by,
-                method=head.method[:32],
-                path=visible(path)[:1024],
-                status=status,
-                started_at=time.time(),
-                inspected=True,
-            )
-        )
+        told = replace(self._event(), verdict=Verdict.DENY, reason=judged.reason, rule=judged.rule, place=judged.place)
+        told = replace(told, allow_by=judged.allow_by, status=status, started_at=time.time(), approval="")
+        path = visible(head.path.partition("?")[0])[:1024]
+        self._box.outside.happened(replace(told, method=head.method[:32], path=path, inspected=True))
         return Refusal(status, reason_line(judged.reason))

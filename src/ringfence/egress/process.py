@@ -31,6 +31,7 @@ from ringfence.egress.wire import Message, Wire, encoded_last, lane_of
 from ringfence.errors import RingfenceError
 from ringfence.values.network import NetworkGrant, SecretGrant
 from ringfence.values.network_event import NetworkEvent
+from ringfence.values.parent_proxy import ParentProxies
 from ringfence.values.verdict import Verdict
 
 _PLACES = ("proxy", "dns_udp", "dns_tcp")
@@ -46,6 +47,7 @@ class Session:
         self._waiting: dict[int, asyncio.Future[Message]] = {}
         self._desks: dict[str, SecretDesk] = {}
         self._tasks: set[asyncio.Task[None]] = set()
+        self._parents = ParentProxies()
         outside = Outside(
             resolver=SystemResolver(),
             dialer=SystemDialer(),
@@ -55,6 +57,7 @@ class Session:
             began=self._began,
             happened=self._happened,
             ask=self._ask,
+            parents=lambda: self._parents,
             canary=lambda box, raw: self._desks[box].canary(raw),
         )
         self._proxy = Proxy(outside)
@@ -71,6 +74,8 @@ class Session:
     def _received(self, message: Message, descriptors: list[int]) -> None:
         sockets = [socket.socket(fileno=each) for each in descriptors]
         match message["kind"]:
+            case "parents":
+                self._parents = from_plain(ParentProxies, message["parents"])
             case "attach":
                 self._attach(message, sockets)
             case "detach":

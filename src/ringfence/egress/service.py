@@ -25,6 +25,7 @@ from ringfence.errors import InitializationFailed
 from ringfence.policy.reach import check_network
 from ringfence.values.network import NetworkDoor, NetworkGrant, SecretGrant
 from ringfence.values.network_event import NetworkEvent
+from ringfence.values.parent_proxy import ParentProxies
 from ringfence.values.verdict import Verdict
 
 _START_SECONDS: Final = 30.0
@@ -67,10 +68,15 @@ class Attachment:
 
 
 class EgressService:
-    """The proxy of one manager."""
+    """The proxy of one manager.
 
-    def __init__(self, overseer: Overseer) -> None:
+    Args:
+        parents: the proxies of the person's own network, through which it goes out.
+    """
+
+    def __init__(self, overseer: Overseer, parents: ParentProxies | None = None) -> None:
         self._overseer = overseer
+        self._parents = parents or ParentProxies()
         self._running: _Running | None = None
         self._starting = asyncio.Lock()
         self.dropped = 0
@@ -173,6 +179,7 @@ class EgressService:
             raise InitializationFailed(
                 f"the proxy of the network does not start{why}", hint="run `ringfence doctor`"
             ) from fault
+        running.wire.send({"kind": "parents", "parents": to_plain(self._parents)})  # before any box
         return running
 
     # --- what the process says ----------------------------------------------------------------------------------------

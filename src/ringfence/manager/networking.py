@@ -31,6 +31,7 @@ from ringfence.manager.secret_sources import SourceFailed
 from ringfence.manager.secrets import SecretSources
 from ringfence.values.network import NetworkGrant, SecretGrant
 from ringfence.values.network_event import NetworkEvent
+from ringfence.values.parent_proxy import ParentProxies
 from ringfence.values.principal import Principal
 from ringfence.values.risk import Risk
 from ringfence.values.verdict import Reason, Verdict
@@ -115,6 +116,7 @@ class Networking:
         sources_for: finds the sources of a grant's secrets.
         confirmation: who is asked, where a rule says so; without one, such requests are refused.
         git_settings: how many settings of git the boxes have by variables of their caller already.
+        parents: the proxies of the person's own network.
     """
 
     def __init__(
@@ -124,12 +126,14 @@ class Networking:
         confirmation: ConfirmationService | None = None,
         who: Principal | None = None,
         git_settings: int = 0,
+        parents: ParentProxies | None = None,
     ) -> None:
         self._journal = journal
         self._sources_for = sources_for
         self._confirmation = confirmation
         self._who = who or Principal()
         self._git_settings = git_settings
+        self._parents = parents
         self._redact = Redactor(journal.settings.redact)
         self._memory = SessionMemory()
         self._boxes: dict[str, ServedBox] = {}
@@ -214,7 +218,7 @@ class Networking:
     async def _running(self) -> EgressService:
         async with self._starting:
             if self._service is None:
-                self._service = EgressService(self)
+                self._service = EgressService(self, self._parents)
         return self._service
 
     # --- for the proxy ------------------------------------------------------------------------------------------------

@@ -18,6 +18,7 @@ from ringfence.manager.network_pages import network_in_force
 from ringfence.manager.network_secrets import sources_of
 from ringfence.manager.networking import Networking, ServedBox
 from ringfence.manager.options import SandboxOptions
+from ringfence.manager.parent_proxies import parents_of
 from ringfence.values.remedy import Door
 
 _NAME: Final = "tool"
@@ -52,10 +53,13 @@ async def tool_network(options: SandboxOptions, environ: Mapping[str, str], host
     config = load_config(environ, home, options.config)
     typed = tuple(options.network.secrets) if isinstance(options.network, Network) else ()
     workspace = os.path.realpath(options.workspace or current_directory())
+    parents = parents_of(environ, config.parent_proxy)
     journal = open_journal(environ, home)
     try:
         networking = Networking(
-            journal, lambda granted: sources_of(granted, typed, config.secrets, environ, (workspace,))
+            journal,
+            lambda granted: sources_of(granted, typed, config.secrets, environ, (workspace,), parents),
+            parents=parents,
         )
         name = f"{_NAME}-{os.urandom(4).hex()}"
         box = await networking.attach_tools(name, replace(network, publish=(), reach=()))
