@@ -6,7 +6,10 @@ The real proxy process, a real box, servers of the test's own that send back wha
 from __future__ import annotations
 
 import base64
+import re
+import resource
 import shutil
+import subprocess
 import sys
 import urllib.parse
 from collections.abc import Iterator
@@ -68,6 +71,8 @@ def test_code_that_looks_everywhere_finds_nothing_of_it(net: Internet) -> None:
     looked = dict(line.split(": ", 1) for line in answer.stdout.splitlines() if line.startswith("looked at "))
     for kind in ("environment", "files", "memory", "answers"):
         assert int(looked[f"looked at {kind}"]) > 0, looked
+    # A process died of what writes a core file, and none was: a box may write none, whatever the kernel would do.
+    assert "core: signal 6, written False, limit 0" in answer.stdout
     # It wrote everything that it saw into the workspace, where we can look for what it may not have known how to read.
     loot = (net.workspace / "loot").read_bytes()
     assert len(loot) > 100_000
@@ -94,6 +99,24 @@ def test_the_same_code_finds_a_value_that_is_inside(net: Internet) -> None:
         form in loot for form in (CANARY.encode(), base64.b64encode(CANARY.encode()), CANARY.encode().hex().encode())
     )
     assert f"API_KEY={CANARY}\0".encode() in loot  # from /proc
+
+
+def test_a_core_file_would_have_held_a_value_that_is_inside(tmp_path: Path) -> None:
+    """The same look without the box's limit: a core file is written, and the value is in it."""
+    if not re.fullmatch(r"core(\.%p)?", Path("/proc/sys/kernel/core_pattern").read_text().strip()):
+        pytest.skip("the kernel gives core files to a program here, not to the directory")
+    if resource.getrlimit(resource.RLIMIT_CORE)[1] != resource.RLIM_INFINITY:
+        pytest.skip("core files are limited here")
+    (tmp_path / "look.py").write_text(LOOKING)
+    words = "import look; print('found', any(b'CANARY' in each for each in look.cores()))".replace("CANARY", CANARY)
+    env = {"PATH": "/usr/bin:/bin", "API_KEY": CANARY, "https_proxy": "http://127.0.0.1:1"}
+
+    done = subprocess.run(
+        [sys.executable, "-c", words], cwd=tmp_path, env=env, capture_output=True, text=True, timeout=60
+    )
+
+    assert "core: signal 6, written True" in done.stdout, done.stderr
+    assert "found True" in done.stdout
 
 
 ELSEWHERE: Final = (
