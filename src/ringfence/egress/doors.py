@@ -200,7 +200,7 @@ async def _inspect(box: Box, client: Client, flow: BoxFlow, first: FirstBytes | 
 
 async def _splice(client: Client, flow: BoxFlow, server: socket.socket) -> None:
     carried = Carried()
-    flow.begins()
+    await flow.begins()
     try:
         await splice(client.socket, server, to_server=client.take(), may_send=flow.spend, carried=carried)
     finally:  # also of a connection that is open when its box is closed: without a record nobody would know of it

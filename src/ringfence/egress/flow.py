@@ -23,7 +23,7 @@ from ringfence.egress.base import (
     RequestHead,
     Stream,
 )
-from ringfence.egress.begun import BegunRequests, next_number
+from ringfence.egress.begun import Began, BegunRequests, next_number, until_recorded
 from ringfence.egress.budgets import Meter
 from ringfence.egress.dialing import Dialer
 from ringfence.egress.parents import LOOK_SECONDS, ParentRefused, UnknownNames, connect_by
@@ -57,7 +57,7 @@ class Outside:
     hold_seconds: float = HOLD_SECONDS
     parents: Callable[[], ParentProxies] = ParentProxies
     """The proxies of the person's own network."""
-    began: Callable[[NetworkEvent], None] = lambda event: None
+    began: Began = lambda event, is_first: None
     """Told before a byte passes, so that nobody's death hides what was sent."""
     canary: Callable[[str, bytes], str] = lambda box, raw: ""
     """The secret of a box whose placeholder is in these bytes; empty if there is none."""
@@ -245,7 +245,8 @@ class BoxFlow:
             return self._refuse_request(head, Judged(verdict=Verdict.DENY, reason=full, rule=judged.rule), status=429)
         if judged.verdict is not Verdict.ALLOW:
             judged = replace(judged, verdict=Verdict.ALLOW, reason=f"{judged.reason}; {self.approval} said yes")
-        self._requests.begins(replace(self._event(), number=next_number(), started_at=time.time()), head, judged)
+        connection = replace(self._event(), number=next_number(), started_at=time.time())
+        await until_recorded(self._requests.begins(connection, head, judged))
         return judged
 
     async def dial(self, *, tls: bool, alpn: Sequence[str] = ()) -> Stream:
@@ -347,10 +348,10 @@ class BoxFlow:
     def fail(self, why: str) -> Refusal:
         return Refusal(502, reason_line(why))
 
-    def begins(self) -> None:
+    async def begins(self) -> None:
         """Tell that bytes are about to pass that nobody looks into: from now on there is a record of it."""
         self._number = next_number()
-        self._box.outside.began(self._event())
+        await until_recorded(self._box.outside.began(self._event(), True))
 
     def ended(
         self, *, sent: int = 0, received: int = 0, status: int = 0, reason: str = "", denied: bool = False

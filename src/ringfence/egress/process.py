@@ -115,8 +115,11 @@ class Session:
         await self._proxy.settle(box)
         self._wire.tell_behind(box, {"kind": "answer", "number": number})
 
-    def _began(self, event: NetworkEvent) -> None:
-        self._wire.tell(lane_of(event.box, "carried"), {"kind": "began", "event": to_plain(event)})
+    def _began(self, event: NetworkEvent, is_first: bool) -> asyncio.Future[Any] | None:
+        message = {"kind": "began", "event": to_plain(event)}
+        number, waiting = self._awaited() if is_first else (0, None)
+        self._wire.tell(lane_of(event.box, "carried"), {**message, "number": number})
+        return waiting
 
     def _happened(self, event: NetworkEvent) -> None:
         # Apart, so that much noise of one kind does not drown what matters more; but an end never before its beginning.
@@ -135,14 +138,19 @@ class Session:
         return SecretValue(base64.b64decode(told["value"]), float(told["good_until"]))
 
     async def _call(self, message: Message) -> Message:
-        number = next(self._numbers)
-        waiting: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
-        self._waiting[number] = waiting
+        number, waiting = self._awaited()
         try:
             self._wire.send({**message, "number": number})
             return await waiting
         finally:
             self._waiting.pop(number, None)
+
+    def _awaited(self) -> tuple[int, asyncio.Future[Message]]:
+        """A number, and the answer that comes for it; forgotten when it is there, or nobody waits for it any longer."""
+        number = next(self._numbers)
+        waiting = self._waiting[number] = asyncio.get_running_loop().create_future()
+        waiting.add_done_callback(lambda _: self._waiting.pop(number, None))
+        return number, waiting
 
     def _start(self, work: Any) -> None:
         task = asyncio.ensure_future(work)

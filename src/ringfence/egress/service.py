@@ -298,6 +298,8 @@ class _Running:
                 self._answered(message)
             case "began":
                 self.service.began(message)
+                if message["number"]:
+                    self.wire.send({"kind": "answer", "number": message["number"]})
             case "event":
                 self.service.happened(message)
             case "ask":
