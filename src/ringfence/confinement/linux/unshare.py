@@ -1,7 +1,7 @@
 """The wall without bubblewrap: the same file system, namespaces, Landlock and seccomp, all made by our own helper.
 
 It gives what bubblewrap gives (the contract, hostile and attack suites run against both), and is the default because it
-takes half the time: the process that builds the file system is PID 1 already, and no further program is started.
+takes less time: the process that builds the file system is PID 1 already, and no further program is started.
 
 What this does not protect against: what `bwrap` says of itself.
 """
