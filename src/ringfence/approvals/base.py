@@ -7,13 +7,17 @@ What is sandboxed cannot reach any of this: no implementation keeps a file, a so
 workspace, and boxes are never given the caller's terminal.
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from ringfence.values.facts import Span
 from ringfence.values.risk import Risk
-from ringfence.values.verdict import Reason
+
+if TYPE_CHECKING:
+    from ringfence.values.facts import Span
+    from ringfence.values.verdict import Reason
 
 
 class Choice(StrEnum):

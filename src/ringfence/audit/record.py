@@ -3,6 +3,8 @@
 What was not observed is null, and `not_observed` says why; nothing is ever filled in by guessing.
 """
 
+from __future__ import annotations
+
 import hashlib
 import os
 from collections.abc import Sequence
@@ -10,16 +12,18 @@ from dataclasses import dataclass
 from functools import lru_cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any, Final, assert_never
+from typing import TYPE_CHECKING, Any, Final, assert_never
 
 from ringfence.audit.redact import NAME_MAX, TEXT_MAX, Redactor, is_secret_name
 from ringfence.errors import RingfenceError
 from ringfence.values.guarantee import Guarantee
 from ringfence.values.outcome import Ending, Exited, LimitHit, Refused, Result, Signalled, TimedOut, Usage
 from ringfence.values.principal import Principal
-from ringfence.values.request import Request
 from ringfence.values.verdict import Decision, Verdict
-from ringfence.values.violation import Violation
+
+if TYPE_CHECKING:
+    from ringfence.values.request import Request
+    from ringfence.values.violation import Violation
 
 _VOTES_MAX: Final = 20
 """Votes that a record keeps; a command of thousands of parts must not fill the disk."""

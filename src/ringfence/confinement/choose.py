@@ -1,14 +1,18 @@
 """Chooses the wall: the first confiner that gives what is required, or an error that says what each one lacks."""
 
+from __future__ import annotations
+
 import shutil
 import sys
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from ringfence.confinement.base import Confiner, ContainerFilter, Prepared, Probe, Trust, View
 from ringfence.errors import InitializationFailed
-from ringfence.values.grant import Grant
-from ringfence.values.guarantee import Guarantee
+
+if TYPE_CHECKING:
+    from ringfence.values.grant import Grant
+    from ringfence.values.guarantee import Guarantee
 
 _PLATFORMS: Final = {"linux": "Linux", "darwin": "macOS", "win32": "Windows"}
 NOT_BUILT: Final = {

@@ -1,13 +1,18 @@
 """Chooses what holds a box: control groups where we may make them, else resource limits and polling."""
 
+from __future__ import annotations
+
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ringfence.limits import cgroup_v1, cgroup_v2
-from ringfence.limits.base import ResourceController
 from ringfence.limits.cgroups import hierarchies, hierarchies_of, sweep
 from ringfence.limits.polling import Polling
-from ringfence.values.limits import Limits
+
+if TYPE_CHECKING:
+    from ringfence.limits.base import ResourceController
+    from ringfence.values.limits import Limits
 
 
 @cache

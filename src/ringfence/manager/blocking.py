@@ -1,17 +1,21 @@
 """The blocking twin: one call, one box, one result."""
 
+from __future__ import annotations
+
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import replace
-from typing import TypeVar, Unpack
+from typing import TYPE_CHECKING, TypeVar, Unpack
 
-from ringfence.manager.arguments import Duration, Stdin
 from ringfence.manager.options import OptionFields, SandboxOptions, StrPath, make_options
 from ringfence.manager.policing import CODE_TOOL
 from ringfence.manager.portal import portal
 from ringfence.manager.sandbox import Sandbox
-from ringfence.values.outcome import Result
 from ringfence.values.request import OnOutput, Overflow
+
+if TYPE_CHECKING:
+    from ringfence.manager.arguments import Duration, Stdin
+    from ringfence.values.outcome import Result
 
 T = TypeVar("T")
 

@@ -1,23 +1,28 @@
 """What a grant and a policy say about paths and hosts, without running anything. The wall has the last word."""
 
+from __future__ import annotations
+
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ringfence.manager.configuring import home_directory
 from ringfence.policy import judging
 from ringfence.policy.decide import command_text, on_file
 from ringfence.policy.globs import compiled
 from ringfence.policy.reach import Wanted, judge
-from ringfence.policy.terms import Terms
 from ringfence.shell.analyse import analyse
 from ringfence.values.facts import HostFact, Span, Touch
-from ringfence.values.grant import Grant
 from ringfence.values.hosts import BadHost, canonical_host
 from ringfence.values.network import NetworkDoor, NetworkGrant
 from ringfence.values.paths import is_below
 from ringfence.values.remedy import Access, Door, Need
-from ringfence.values.request import Request
 from ringfence.values.verdict import Reason, Verdict
+
+if TYPE_CHECKING:
+    from ringfence.policy.terms import Terms
+    from ringfence.values.grant import Grant
+    from ringfence.values.request import Request
 
 _HTTPS = 443
 

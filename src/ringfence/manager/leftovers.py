@@ -25,6 +25,8 @@ Shadows are not looked at here: what is in them reaches nobody before a commit, 
 What this does not protect against: `leftovers.scan` says it.
 """
 
+from __future__ import annotations
+
 import asyncio
 import os
 import stat
@@ -32,14 +34,10 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from ringfence.engines.base import Box
 from ringfence.errors import RingfenceError
-from ringfence.values.grant import Grant
 from ringfence.values.outcome import Observed
-from ringfence.values.request import Request
-from ringfence.values.violation import Violation
 from ringfence.workspace.leftovers.base import Leftover, unsure
 from ringfence.workspace.leftovers.disarm import SUFFIX, disarm
 from ringfence.workspace.leftovers.scan import Scan, ScanLimits, Since, find_leftovers, leftovers_among
@@ -52,6 +50,12 @@ from ringfence.workspace.leftovers.watch import (
     identity,
     state_of,
 )
+
+if TYPE_CHECKING:
+    from ringfence.engines.base import Box
+    from ringfence.values.grant import Grant
+    from ringfence.values.request import Request
+    from ringfence.values.violation import Violation
 
 _REALTIME_COARSE: Final = 5  # CLOCK_REALTIME_COARSE, for which Python has no name
 _FEW: Final = 20
@@ -164,7 +168,7 @@ class LeftoverSearch:
         look = _Look(self._roots, box.held, call.unseen_ns, None, self._entered_ns, dict(self._watched))
         return self._remembered(box, look, await asyncio.to_thread(look)), True
 
-    def _remembered(self, box: Box, look: "_Look", done: "_Done") -> tuple[Violation, ...]:
+    def _remembered(self, box: Box, look: _Look, done: _Done) -> tuple[Violation, ...]:
         """Looks side by side may each bring a state of the same directory: either was judged after it was taken."""
         if self._box is box:
             for key in look.watched.keys() - done.watched.keys():

@@ -5,6 +5,8 @@ directories can be read, and a host that the person's clients use may have a pri
 has here and now.
 """
 
+from __future__ import annotations
+
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -12,20 +14,20 @@ from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ringfence.manager.hiding import Caller
 from ringfence.manager.network_options import Network, joined, network_request
 from ringfence.manager.network_presets import own_addresses, read_clients
 from ringfence.manager.options import NetworkMode, SandboxOptions
-from ringfence.policy.config import SandboxConfig
 from ringfence.policy.network import NetworkRequest, network_of
 from ringfence.policy.network_clients import Clients
 from ringfence.policy.network_presets import BY_PRESET
 from ringfence.policy.preset_expanding import Expansion, expand_preset
-from ringfence.policy.terms import Terms
-from ringfence.values.network import NetworkGrant
 
 if TYPE_CHECKING:
+    from ringfence.manager.hiding import Caller
     from ringfence.manager.secrets import DeclaredSecret
+    from ringfence.policy.config import SandboxConfig
+    from ringfence.policy.terms import Terms
+    from ringfence.values.network import NetworkGrant
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,7 +125,7 @@ def secrets_of(
     environ: Mapping[str, str],
     terms: Terms | None,
     writable: tuple[str, ...] = (),
-) -> "tuple[DeclaredSecret, ...]":
+) -> tuple[DeclaredSecret, ...]:
     """The secrets that have a source, each with it (`network_secrets.sources_of` has those of a grant).
 
     Raises:

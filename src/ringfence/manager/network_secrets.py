@@ -4,12 +4,17 @@ A policy says where a secret may go, the person says where it comes from. Loaded
 signers need a library that takes its time to load.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from ringfence.manager.secrets import DeclaredSecret, SecretSources, parse_secret
-from ringfence.policy.terms import Terms
-from ringfence.values.network import NetworkGrant
+
+if TYPE_CHECKING:
+    from ringfence.policy.terms import Terms
+    from ringfence.values.network import NetworkGrant
 
 
 def declare_secrets(

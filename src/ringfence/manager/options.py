@@ -4,25 +4,29 @@
 also takes its fields as keywords (`OptionFields`), which `make_options` puts together.
 """
 
+from __future__ import annotations
+
 import difflib
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from enum import StrEnum
-from typing import Literal, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Literal, TypedDict, TypeVar
 
-from ringfence.approvals.base import ConfirmationService
-from ringfence.audit.events import Observer
 from ringfence.errors import InvalidArgument, WrongType
 from ringfence.manager.environment import check_variables
 from ringfence.manager.network_options import Network, made_network
-from ringfence.manager.policing import PolicyEngine
 from ringfence.values.grant import Trace
 from ringfence.values.guarantee import Guarantee
 from ringfence.values.limits import Limits
 from ringfence.values.risk import SecurityMode
 from ringfence.values.sizes import Size, bytes_of
-from ringfence.workspace.shadow import Shadow
+
+if TYPE_CHECKING:
+    from ringfence.approvals.base import ConfirmationService
+    from ringfence.audit.events import Observer
+    from ringfence.manager.policing import PolicyEngine
+    from ringfence.workspace.shadow import Shadow
 
 StrPath = str | os.PathLike[str]
 E = TypeVar("E", bound=StrEnum)

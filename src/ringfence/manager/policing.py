@@ -1,10 +1,12 @@
 """`PolicyEngine`: the policies in force, read from their files, asked about requests, paths and hosts."""
 
+from __future__ import annotations
+
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from ringfence.errors import InvalidConfig
 from ringfence.manager.configuring import home_directory, load_config, state_directory
@@ -15,13 +17,15 @@ from ringfence.policy.decide import Place, decide
 from ringfence.policy.document import MAX_CHARACTERS
 from ringfence.policy.layer import effective, known_roles, known_tools
 from ringfence.policy.load import load_policy
-from ringfence.policy.model import Policy
 from ringfence.policy.reading import ExpansionContext
-from ringfence.policy.terms import Terms
 from ringfence.values.facts import HostFact, PathFact, Span, Touch
-from ringfence.values.grant import Grant
-from ringfence.values.request import Request
 from ringfence.values.verdict import Decision, Reason, Verdict
+
+if TYPE_CHECKING:
+    from ringfence.policy.model import Policy
+    from ringfence.policy.terms import Terms
+    from ringfence.values.grant import Grant
+    from ringfence.values.request import Request
 
 StrPath = str | os.PathLike[str]
 

@@ -1,16 +1,21 @@
 """Says why a request does not run: the decision, nobody's approval, or a wall that gives too little."""
 
+from __future__ import annotations
+
 import time
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
-from ringfence.approvals.base import Approval
 from ringfence.approvals.question import hash_request
-from ringfence.engines.base import Box
 from ringfence.policy.isolation import on_wall
 from ringfence.policy.violating import violation_of
 from ringfence.values.outcome import Refused, Result
-from ringfence.values.request import Request
 from ringfence.values.verdict import Decision, Reason, Verdict
+
+if TYPE_CHECKING:
+    from ringfence.approvals.base import Approval
+    from ringfence.engines.base import Box
+    from ringfence.values.request import Request
 
 
 def refusal(request: Request, decision: Decision, approval: Approval | None) -> Result | None:

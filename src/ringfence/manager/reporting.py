@@ -3,15 +3,16 @@
 Without observers an execution costs some tests of empty tuples here, and nothing else.
 """
 
+from __future__ import annotations
+
 import logging
 import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from ringfence.approvals.ask import NOBODY
-from ringfence.approvals.base import Approval
 from ringfence.audit.events import (
     ApprovalAsked,
     ApprovalEnded,
@@ -23,11 +24,14 @@ from ringfence.audit.events import (
     SandboxOpened,
 )
 from ringfence.audit.violations import ViolationStore
-from ringfence.values.outcome import Result, Usage
 from ringfence.values.principal import Principal
-from ringfence.values.request import Request
-from ringfence.values.verdict import Decision
-from ringfence.values.violation import Violation
+
+if TYPE_CHECKING:
+    from ringfence.approvals.base import Approval
+    from ringfence.values.outcome import Result, Usage
+    from ringfence.values.request import Request
+    from ringfence.values.verdict import Decision
+    from ringfence.values.violation import Violation
 
 _NEARLY = 0.98
 """Share of the time that a person was given, from which on no answer is for want of time; clocks are not exact."""
@@ -64,7 +68,7 @@ class Reporting:
     def sandbox_id(self) -> str:
         return self.who.sandbox_id or ""
 
-    def begin(self, run_id: str, request: Request, decision: Decision) -> "RunWatch":
+    def begin(self, run_id: str, request: Request, decision: Decision) -> RunWatch:
         """Watch one execution; call `ended` or `failed` on what is returned."""
         return RunWatch(self, run_id, request, decision)
 

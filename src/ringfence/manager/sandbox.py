@@ -1,15 +1,15 @@
 """`Sandbox`: one box, many commands and pieces of code in turn, and the checks and files that go with it."""
 
+from __future__ import annotations
+
 import asyncio
 import os
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
-from typing import Self, Unpack
+from typing import TYPE_CHECKING, Self, Unpack
 
-from ringfence.audit.violations import ViolationStore
-from ringfence.engines.base import Box, Process
 from ringfence.engines.loops import run_there, runs_elsewhere
 from ringfence.errors import Closed, Internal, InvalidArgument, PermissionDenied, RingfenceError
 from ringfence.languages.registry import find as find_language
@@ -21,22 +21,26 @@ from ringfence.manager.executing import run_in, type_of
 from ringfence.manager.file_rules import FileRules
 from ringfence.manager.files import BoxFiles
 from ringfence.manager.forming import check_form
-from ringfence.manager.leases import Lease
 from ringfence.manager.options import OptionFields, SandboxOptions, StrPath, make_options
 from ringfence.manager.parts import SandboxParts
-from ringfence.manager.pipeline import Collect, Prepare
 from ringfence.policy.globs import compiled
 from ringfence.policy.isolation import isolation_of
-from ringfence.policy.terms import Terms
-from ringfence.values.execution import ExecutionRequest
-from ringfence.values.grant import Grant
-from ringfence.values.guarantee import Wall
-from ringfence.values.limits import Limits
 from ringfence.values.outcome import Result, Usage
 from ringfence.values.request import OnOutput, Overflow, Request, Stream
 from ringfence.values.risk import Route, RouteDecision
 from ringfence.values.verdict import Decision, Reason, Verdict
 from ringfence.workspace.agent import AgentWorkspace
+
+if TYPE_CHECKING:
+    from ringfence.audit.violations import ViolationStore
+    from ringfence.engines.base import Box, Process
+    from ringfence.manager.leases import Lease
+    from ringfence.manager.pipeline import Collect, Prepare
+    from ringfence.policy.terms import Terms
+    from ringfence.values.execution import ExecutionRequest
+    from ringfence.values.grant import Grant
+    from ringfence.values.guarantee import Wall
+    from ringfence.values.limits import Limits
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,17 +1,22 @@
 """Puts a shadow in the place of a grant's workspace, and keeps what was done in it when its box goes."""
 
+from __future__ import annotations
+
 import asyncio
 import fcntl
 import os
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from ringfence.engines.base import Box
 from ringfence.errors import InvalidArgument, PermissionDenied
 from ringfence.values.grant import Grant, Shadowing
 from ringfence.workspace.absorbing import absorb
 from ringfence.workspace.shadow import Shadow, ShadowKind
+
+if TYPE_CHECKING:
+    from ringfence.engines.base import Box
 
 
 def shadows_directory(environ: Mapping[str, str], home: str) -> Path:

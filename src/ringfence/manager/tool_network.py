@@ -3,13 +3,15 @@
 What they reach follows from the same options, configuration and policy as what a box reaches.
 """
 
+from __future__ import annotations
+
 import asyncio
 import os
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from ringfence.errors import NetworkAccessDenied
 from ringfence.manager.configuring import home_directory, load_config, open_journal
@@ -18,8 +20,10 @@ from ringfence.manager.network_options import Network
 from ringfence.manager.network_pages import network_in_force
 from ringfence.manager.network_secrets import sources_of
 from ringfence.manager.networking import Networking, ServedBox
-from ringfence.manager.options import SandboxOptions
 from ringfence.values.remedy import Door
+
+if TYPE_CHECKING:
+    from ringfence.manager.options import SandboxOptions
 
 _NAME: Final = "tool"
 _LOOKS: Final = 20

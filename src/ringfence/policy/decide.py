@@ -4,30 +4,34 @@ Every rule votes, and every vote is kept; the strictest one counts (allow < ask 
 against (requirement C12).
 """
 
+from __future__ import annotations
+
 import os
 import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from ringfence.policy import judging
 from ringfence.policy.given import Given, given_to
 from ringfence.policy.globs import compiled
 from ringfence.policy.isolation import assess_given, isolation_of, on_wall
 from ringfence.policy.schema import RiskLevel
-from ringfence.policy.terms import Terms
 from ringfence.shell.analyse import STREAM, analyse
 from ringfence.shell.cells import analyse_code
 from ringfence.shell.checks import sensitive_path, validate
 from ringfence.shell.context import CheckContext
 from ringfence.values.facts import CheckAnswer, Facts, Finding, PathFact, Span, Touch
-from ringfence.values.grant import Grant
-from ringfence.values.guarantee import Wall
 from ringfence.values.paths import is_below
-from ringfence.values.request import Request
 from ringfence.values.risk import Assessment, Risk
 from ringfence.values.verdict import Decision, Reason, Verdict
+
+if TYPE_CHECKING:
+    from ringfence.policy.terms import Terms
+    from ringfence.values.grant import Grant
+    from ringfence.values.guarantee import Wall
+    from ringfence.values.request import Request
 
 BUILT_IN_PLACE: Final = "built-in"
 """Where a rule of a grant was written that nobody wrote (`Grant.places`)."""

@@ -5,12 +5,16 @@ GIT_SSH_COMMAND) or name a file that is run (BASH_ENV) or loaded (LD_PRELOAD). S
 remembered, asked about and recorded with it.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from ringfence.shell.analyse import STREAM, ScriptStream
-from ringfence.values.request import Request
+
+if TYPE_CHECKING:
+    from ringfence.values.request import Request
 
 LONGEST_READ: Final = 100_000
 """Characters of standard input that are read, as of code: a second or so. A longer one is as unknown as a stream."""

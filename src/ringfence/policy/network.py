@@ -5,19 +5,23 @@ place that says so; a list that it gives narrows the policies' list, one that it
 policy it is the request alone. What nobody names is no network.
 """
 
+from __future__ import annotations
+
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import reduce
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from ringfence.errors import NetworkAccessDenied
-from ringfence.policy.hosts import HostRule
-from ringfence.policy.model import Setting
 from ringfence.policy.network_meeting import host_covers, meet, meet_lists, narrowed_networks
 from ringfence.policy.network_reading import plain_rule
 from ringfence.policy.reach import fault_of
-from ringfence.policy.terms import Terms
 from ringfence.values.network import WEB_PORTS, Budget, DenyRule, NetworkGrant, NetworkRule, SecretGrant
+
+if TYPE_CHECKING:
+    from ringfence.policy.hosts import HostRule
+    from ringfence.policy.model import Setting
+    from ringfence.policy.terms import Terms
 
 _BUDGET: Final = {
     "network.budget.body": "body_bytes",

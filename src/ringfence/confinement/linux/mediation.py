@@ -8,17 +8,21 @@ What this does not protect against: a hard link to a file in a denied directory 
 another user's; a link that the host makes, during the run, to a file that the host made denied during the run.
 """
 
+from __future__ import annotations
+
 import os
 import platform
 import re
 import stat
 from collections.abc import Iterator
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from ringfence.confinement.base import How, View
 from ringfence.errors import PermissionDenied
 from ringfence.policy.globs import compiled
-from ringfence.values.grant import Grant
+
+if TYPE_CHECKING:
+    from ringfence.values.grant import Grant
 
 _FILES_MAX: Final = 50_000
 _MIN_KERNEL: Final = (5, 14)  # the first that hands a descriptor in and answers in one step

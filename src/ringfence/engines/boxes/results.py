@@ -1,21 +1,26 @@
 """Makes the results of a box: evidence to ending, with what was used, seen and refused on the way."""
 
+from __future__ import annotations
+
 import signal
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
-from ringfence.engines.boxes.base import Supervision
 from ringfence.engines.boxes.classify import Evidence, before, classify, violations
-from ringfence.engines.boxes.control import Job
-from ringfence.engines.boxes.process import BoxProcess
-from ringfence.engines.boxes.protocol import Reply
-from ringfence.engines.boxes.work import Work
-from ringfence.engines.networking.attaching import BoxNetwork
-from ringfence.limits.base import ResourceController
-from ringfence.values.guarantee import Wall
 from ringfence.values.outcome import Observed, Result, SandboxAudit, Usage
-from ringfence.values.request import Request
 from ringfence.values.sandbox_type import SandboxType
-from ringfence.values.violation import Violation
+
+if TYPE_CHECKING:
+    from ringfence.engines.boxes.base import Supervision
+    from ringfence.engines.boxes.control import Job
+    from ringfence.engines.boxes.process import BoxProcess
+    from ringfence.engines.boxes.protocol import Reply
+    from ringfence.engines.boxes.work import Work
+    from ringfence.engines.networking.attaching import BoxNetwork
+    from ringfence.limits.base import ResourceController
+    from ringfence.values.guarantee import Wall
+    from ringfence.values.request import Request
+    from ringfence.values.violation import Violation
 
 _KIB_MOST = 1 << 40
 """What PID 1 reports is hostile, if PID 1 is."""
