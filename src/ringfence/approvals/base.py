@@ -9,10 +9,10 @@ workspace, and boxes are never given the caller's terminal.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Protocol
 
+from ringfence.dataclass import dataclass, field
 from ringfence.values.risk import Risk
 
 if TYPE_CHECKING:

@@ -12,7 +12,6 @@ import json
 import mmap
 import os
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +22,7 @@ from ringfence.audit.log import Log
 from ringfence.audit.pending import Pending, still_open, take_over
 from ringfence.audit.record import interrupted
 from ringfence.audit.signing import Signer
+from ringfence.dataclass import dataclass
 from ringfence.errors import PermissionDenied
 from ringfence.policy.audit_settings import AuditSettings, Fsync
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, assert_never
 
 from ringfence.audit.redact import NAME_MAX, TEXT_MAX, Redactor, is_secret_name
+from ringfence.dataclass import dataclass
 from ringfence.errors import RingfenceError
 from ringfence.values.guarantee import Guarantee
 from ringfence.values.outcome import Ending, Exited, LimitHit, Refused, Result, Signalled, TimedOut, Usage

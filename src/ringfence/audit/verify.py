@@ -9,12 +9,12 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from ringfence.audit.chain import BEGUN, CHECKPOINT, DAMAGED, GENESIS, HASH_TAIL, REPAIRED, read_link
 from ringfence.audit.files import LogSnapshot, Part, lines, take_snapshot
+from ringfence.dataclass import dataclass, field
 
 if TYPE_CHECKING:
     from ringfence.audit.signing import Verifier

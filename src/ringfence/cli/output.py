@@ -9,11 +9,12 @@ import inspect
 import os
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import IO, TYPE_CHECKING, Annotated, Any
 
 import typer
+
+from ringfence.dataclass import dataclass, replace
 
 if TYPE_CHECKING:
     from rich.console import Console

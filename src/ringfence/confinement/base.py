@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Protocol
+
+from ringfence.dataclass import dataclass
 
 if TYPE_CHECKING:
     from ringfence.values.guarantee import Guarantee

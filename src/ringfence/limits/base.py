@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
+
+from ringfence.dataclass import dataclass
 
 if TYPE_CHECKING:
     from ringfence.values.limits import Limit

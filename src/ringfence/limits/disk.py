@@ -10,8 +10,8 @@ import os
 import stat
 import sys
 from contextlib import suppress
-from dataclasses import dataclass
 
+from ringfence.dataclass import dataclass
 from ringfence.limits.polling import processes
 from ringfence.values.limits import Limit
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from ringfence.confinement.choose import confiners
+from ringfence.dataclass import dataclass, replace
 from ringfence.engines.native.engine import NativeEngine
 from ringfence.errors import InitializationFailed, InvalidArgument, InvalidConfig
 from ringfence.manager.configuring import home_directory, load_config, open_journal, state_directory

@@ -9,9 +9,9 @@ import asyncio
 import os
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from ringfence.dataclass import dataclass, replace
 from ringfence.errors import InvalidArgument
 from ringfence.manager.configuring import home_directory
 from ringfence.manager.leases import BoxHolder, Lease, OwnBoxes

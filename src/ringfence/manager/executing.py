@@ -6,10 +6,10 @@ import asyncio
 import os
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ringfence.dataclass import replace
 from ringfence.manager import collecting
 from ringfence.values.outcome import Refused, Result
 from ringfence.values.sandbox_type import SandboxType

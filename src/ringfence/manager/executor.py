@@ -7,10 +7,10 @@ lightest wall, `DockerExecutor` runs anything in a container of its own (E7).
 from __future__ import annotations
 
 import tempfile
-from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self, Unpack
 
+from ringfence.dataclass import replace
 from ringfence.errors import CommandNotAllowed, InvalidArgument
 from ringfence.languages.registry import find as find_language
 from ringfence.manager.executing import run_in, type_of

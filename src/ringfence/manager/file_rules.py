@@ -8,10 +8,10 @@ says before anything is given out or changed. Paths that only the box has (its o
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from enum import Enum, auto
 from typing import TYPE_CHECKING
 
+from ringfence.dataclass import dataclass
 from ringfence.errors import PathAccessDenied
 from ringfence.manager.configuring import home_directory
 from ringfence.policy.decide import on_file

@@ -15,12 +15,12 @@ import errno
 import os
 import posixpath
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ringfence.audit import file_records
 from ringfence.audit.redact import Redactor
+from ringfence.dataclass import replace
 from ringfence.errors import (
     FileError,
     InvalidArgument,

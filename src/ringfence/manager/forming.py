@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import errno
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from ringfence.dataclass import replace
 from ringfence.errors import CommandNotAllowed, InvalidArgument, SpawnFailed
 from ringfence.languages.registry import find as find_language
 from ringfence.languages.registry import invocation

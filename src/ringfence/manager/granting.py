@@ -5,10 +5,10 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ringfence.dataclass import replace
 from ringfence.errors import FileError, InvalidArgument, NotADirectory, NotFound, PathAccessDenied
 from ringfence.manager.hiding import Caller, as_granted, denied_rows, hidden_places, hidden_rows
 from ringfence.manager.network_granting import grant_network

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ringfence.dataclass import dataclass
 from ringfence.manager.placing import find_places
 from ringfence.policy.expanding import expand
 from ringfence.policy.globs import compiled, escape

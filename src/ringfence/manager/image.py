@@ -16,11 +16,11 @@ import shutil
 import subprocess
 import tarfile
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
 
+from ringfence.dataclass import dataclass
 from ringfence.engines.docker.image import ImageFacts, connected, probe_image
 from ringfence.engines.docker.settings import IMAGE_VARIABLE, DockerSettings, read_docker_settings
 from ringfence.errors import InitializationFailed, InvalidArgument

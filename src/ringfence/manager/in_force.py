@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from ringfence.dataclass import dataclass
 from ringfence.manager.configuring import home_directory, load_config, state_directory
 from ringfence.manager.policing import ORGANISATION, PolicyEngine
 from ringfence.manager.policy_pages import explained

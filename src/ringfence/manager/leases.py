@@ -9,9 +9,9 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Self
 
+from ringfence.dataclass import dataclass, replace
 from ringfence.manager.leftovers import LeftoverSearch
 from ringfence.manager.routing import explaining
 from ringfence.manager.shadowing import close_box

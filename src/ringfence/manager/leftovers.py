@@ -32,10 +32,10 @@ import os
 import stat
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from ringfence.dataclass import dataclass, replace
 from ringfence.errors import RingfenceError
 from ringfence.values.outcome import Observed
 from ringfence.workspace.leftovers.base import Leftover, unsure

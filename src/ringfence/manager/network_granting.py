@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
 from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ringfence.dataclass import dataclass, field, replace
 from ringfence.manager.network_options import Network, joined, network_request
 from ringfence.manager.network_presets import own_addresses, read_clients
 from ringfence.manager.options import NetworkMode, SandboxOptions

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
 from ringfence.audit.network_records import EVENT
+from ringfence.dataclass import dataclass, field
 from ringfence.errors import InvalidArgument
 from ringfence.manager.assemble import policy_in_force
 from ringfence.manager.configuring import home_directory, load_config, state_directory

@@ -7,9 +7,9 @@ signers need a library that takes its time to load.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from ringfence.dataclass import replace
 from ringfence.manager.secrets import DeclaredSecret, SecretSources, parse_secret
 
 if TYPE_CHECKING:

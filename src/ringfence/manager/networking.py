@@ -14,13 +14,13 @@ import socket
 import time
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from ringfence.approvals.ask import NOBODY, SessionMemory, ask
 from ringfence.approvals.base import ConfirmationService, Question
 from ringfence.audit import network_records
 from ringfence.audit.redact import Redactor
+from ringfence.dataclass import dataclass, field, replace
 from ringfence.egress.base import Listeners, NetworkAnswer, NetworkQuestion, SecretValue
 from ringfence.egress.secrets.git_remotes import git_variables
 from ringfence.egress.secrets.placeholders import variables_of

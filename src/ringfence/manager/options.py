@@ -9,10 +9,11 @@ from __future__ import annotations
 import difflib
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields
 from enum import StrEnum
 from typing import TYPE_CHECKING, Literal, TypedDict, TypeVar
 
+from ringfence.dataclass import dataclass, replace
 from ringfence.errors import InvalidArgument, WrongType
 from ringfence.manager.environment import check_variables
 from ringfence.manager.network_options import Network, made_network

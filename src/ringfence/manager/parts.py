@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Self
 
+from ringfence.dataclass import dataclass, replace
 from ringfence.manager.assemble import Assembly, assemble
 from ringfence.manager.policing import CODE_TOOL, SHELL_TOOL
 from ringfence.manager.reporting import Reporting

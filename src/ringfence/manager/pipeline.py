@@ -15,7 +15,6 @@ import os
 import signal
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -23,6 +22,7 @@ from ringfence.approvals.ask import SessionMemory, ask
 from ringfence.approvals.question import hash_request, make_question
 from ringfence.audit import record
 from ringfence.audit.redact import Redactor
+from ringfence.dataclass import dataclass, field, replace
 from ringfence.errors import RingfenceError, SpawnFailed
 from ringfence.manager.forming import as_run_by, check_form
 from ringfence.manager.placing import place_of

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
+from ringfence.dataclass import replace
 from ringfence.errors import InvalidConfig
 from ringfence.manager.configuring import home_directory, load_config, state_directory
 from ringfence.manager.hiding import Caller, blacklist_of

@@ -13,12 +13,12 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Sequence
-from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, Unpack
 
 from ringfence.audit.events import PoolSeen
 from ringfence.audit.violations import ViolationStore
+from ringfence.dataclass import replace
 from ringfence.errors import InvalidArgument
 from ringfence.manager.assemble import Assembly, has_policy, policy_in_force
 from ringfence.manager.configuring import home_directory, state_directory

@@ -13,11 +13,11 @@ import socket
 import tempfile
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from ringfence.audit.events import Event, ExecutionEnded
+from ringfence.dataclass import dataclass, replace
 from ringfence.errors import SpawnFailed
 from ringfence.manager.assemble import assemble
 from ringfence.manager.configuring import home_directory, load_config

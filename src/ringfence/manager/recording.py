@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from ringfence.audit import record
+from ringfence.dataclass import replace
 from ringfence.errors import RingfenceError
 from ringfence.manager.reporting import ABANDONED, Reporting, RunWatch
 

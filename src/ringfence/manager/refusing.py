@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import time
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ringfence.approvals.question import hash_request
+from ringfence.dataclass import replace
 from ringfence.policy.isolation import on_wall
 from ringfence.policy.violating import violation_of
 from ringfence.values.outcome import Refused, Result

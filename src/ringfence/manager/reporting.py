@@ -9,7 +9,6 @@ import logging
 import os
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from ringfence.approvals.ask import NOBODY
@@ -24,6 +23,7 @@ from ringfence.audit.events import (
     SandboxOpened,
 )
 from ringfence.audit.violations import ViolationStore
+from ringfence.dataclass import dataclass, field
 from ringfence.values.principal import Principal
 
 if TYPE_CHECKING:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
+from ringfence.dataclass import replace
 from ringfence.errors import InitializationFailed
 from ringfence.values.guarantee import Guarantee
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, Unpack
 
+from ringfence.dataclass import dataclass, replace
 from ringfence.engines.loops import run_there, runs_elsewhere
 from ringfence.errors import Closed, Internal, InvalidArgument, PermissionDenied, RingfenceError
 from ringfence.languages.registry import find as find_language

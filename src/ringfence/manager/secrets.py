@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
+from ringfence.dataclass import dataclass, replace
 from ringfence.egress.secrets.minting import Mint, MintingFailed
 from ringfence.egress.secrets.placeholders import make_placeholder
 from ringfence.egress.secrets.signers import SIGNERS, TOKEN_SIGNERS, make_mint

@@ -11,10 +11,10 @@ the policy treats alike share a box; a tool that it treats otherwise has one of 
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ringfence.dataclass import dataclass, field
 from ringfence.errors import Internal, PoolExhausted, RingfenceError
 from ringfence.manager.leases import Lease
 from ringfence.manager.leftovers import LeftoverSearch

@@ -6,10 +6,10 @@ import asyncio
 import fcntl
 import os
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ringfence.dataclass import replace
 from ringfence.errors import InvalidArgument, PermissionDenied
 from ringfence.values.grant import Grant, Shadowing
 from ringfence.workspace.absorbing import absorb

@@ -12,12 +12,12 @@ import os
 import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ringfence.audit.events import BoxMade
+from ringfence.dataclass import dataclass, replace
 from ringfence.errors import Closed, Internal, InvalidArgument
 from ringfence.manager.assemble import Assembly, Blueprint, make_blueprint, warn_of
 from ringfence.manager.configuring import home_directory, open_journal

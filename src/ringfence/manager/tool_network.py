@@ -10,9 +10,9 @@ import os
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
+from ringfence.dataclass import dataclass, replace
 from ringfence.errors import NetworkAccessDenied
 from ringfence.manager.configuring import home_directory, load_config, open_journal
 from ringfence.manager.granting import current_directory

@@ -6,9 +6,9 @@ They cap whatever the configuration, the policy and the caller say, and never ra
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ringfence.dataclass import dataclass
 from ringfence.errors import InvalidArgument, InvalidConfig
 from ringfence.policy.environment import lookup
 from ringfence.values.sizes import parse_size

@@ -16,11 +16,11 @@ import json
 import math
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
 from enum import Enum
 from types import MappingProxyType
 from typing import Any, Final, NoReturn
 
+from ringfence.dataclass import dataclass, field, replace
 from ringfence.errors import InvalidArgument, InvalidConfig
 from ringfence.policy.defaults import BLACKLIST
 from ringfence.policy.environment import flag, lookup

@@ -8,9 +8,9 @@ remembered, asked about and recorded with it.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from ringfence.dataclass import dataclass
 from ringfence.shell.analyse import STREAM, ScriptStream
 
 if TYPE_CHECKING:

@@ -14,8 +14,9 @@ from __future__ import annotations
 import ipaddress
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Self
+
+from ringfence.dataclass import dataclass
 
 if TYPE_CHECKING:
     from ringfence.policy.document import Mark

@@ -13,9 +13,9 @@ harmless code only names, such as a file of the workspace that is called like on
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
+from ringfence.dataclass import dataclass, replace
 from ringfence.policy.risk.assess import assess
 from ringfence.policy.risk.route import route
 from ringfence.values.guarantee import Guarantee, Wall

@@ -6,10 +6,10 @@ import os
 import posixpath
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self
 
+from ringfence.dataclass import dataclass, replace
 from ringfence.policy.hosts import HostRule, first_host_rule
 from ringfence.policy.model import BUILT_IN, Setting
 from ringfence.policy.rules import (

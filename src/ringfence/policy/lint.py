@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from ringfence.dataclass import dataclass
 from ringfence.policy.document import Mark
 from ringfence.policy.hosts import HostRule
 from ringfence.policy.layer import block_of, effective, known_tools

@@ -8,10 +8,10 @@ policy it is the request alone. What nobody names is no network.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass, replace
 from functools import reduce
 from typing import TYPE_CHECKING, Any, Final
 
+from ringfence.dataclass import dataclass, replace
 from ringfence.errors import NetworkAccessDenied
 from ringfence.policy.network_meeting import host_covers, meet, meet_lists, narrowed_networks
 from ringfence.policy.network_reading import plain_rule

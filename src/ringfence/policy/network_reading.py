@@ -11,9 +11,9 @@ import difflib
 import ipaddress
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
+from ringfence.dataclass import replace
 from ringfence.errors import InvalidArgument, InvalidConfig
 from ringfence.policy.document import Mark, Node, Scalar, Section, kind_of
 from ringfence.policy.hosts import HostRule

@@ -13,10 +13,10 @@ below a wildcard).
 import ipaddress
 import re
 from collections import OrderedDict
-from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Final
 
+from ringfence.dataclass import dataclass, replace
 from ringfence.errors import InvalidConfig
 from ringfence.policy.document import Mark
 from ringfence.policy.hosts import HostRule

@@ -7,9 +7,10 @@ too, for what will be reserved one day. An IPv6 address that carries an IPv4 one
 from __future__ import annotations
 
 import ipaddress
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
+
+from ringfence.dataclass import dataclass
 
 if TYPE_CHECKING:
     from ringfence.values.hosts import Address

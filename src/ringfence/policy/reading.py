@@ -5,9 +5,9 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, assert_never
 
+from ringfence.dataclass import dataclass, field
 from ringfence.errors import InvalidArgument, InvalidConfig
 from ringfence.policy.document import Listing, Mark, Node, Scalar, Section, kind_of
 from ringfence.policy.examples import check_examples

@@ -16,12 +16,12 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from enum import IntEnum
 from fnmatch import fnmatchcase
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, Self
 
+from ringfence.dataclass import dataclass
 from ringfence.errors import InvalidArgument
 from ringfence.policy.globs import BlacklistRow, PathRules, compiled
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
+from ringfence.dataclass import dataclass, replace
 from ringfence.policy.defaults import SENSITIVE
 from ringfence.policy.document import Mark
 from ringfence.policy.model import ROLE_TOOLS, Name, Setting

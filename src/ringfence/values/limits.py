@@ -1,11 +1,12 @@
 """How much a command may use: the limits, their names and their defaults."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields
 from datetime import timedelta
 from enum import StrEnum
 from typing import Any, Self
 
+from ringfence.dataclass import dataclass, replace
 from ringfence.errors import InvalidArgument
 from ringfence.values.sizes import Duration, Size, bytes_of, seconds_of, show_size
 

@@ -1,7 +1,8 @@
 """On whose behalf something runs, and in which sandbox."""
 
-from dataclasses import dataclass, fields
+from dataclasses import fields
 
+from ringfence.dataclass import dataclass
 from ringfence.errors import InvalidArgument
 
 _NAME_MAX = 256

@@ -3,7 +3,6 @@
 import asyncio
 import os
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -32,6 +31,7 @@ from ringfence.cli.network_options import (
 from ringfence.cli.options import typed_limits, typed_options
 from ringfence.cli.say import print_line, print_note
 from ringfence.cli.shadows import work_on
+from ringfence.dataclass import replace
 from ringfence.errors import CommandNotAllowed, InvalidArgument
 from ringfence.manager.assemble import has_policy
 from ringfence.manager.blocking import run as run_blocking

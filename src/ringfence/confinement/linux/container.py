@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import stat
-from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -20,6 +19,7 @@ from ringfence.confinement.linux.inside import landlock_words
 from ringfence.confinement.linux.own import own_notes
 from ringfence.confinement.linux.seccomp_json import docker_profile
 from ringfence.confinement.linux.view import cover, hidden_in
+from ringfence.dataclass import replace
 from ringfence.errors import InitializationFailed
 from ringfence.policy.globs import compiled
 

@@ -26,7 +26,6 @@ import stat
 import time
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ringfence.confinement.base import Cover, How, Shared, Unmade
@@ -40,6 +39,7 @@ from ringfence.confinement.linux.placeholders import (
     remove_below,
     write_neutral,
 )
+from ringfence.dataclass import dataclass, field
 from ringfence.errors import Busy, PermissionDenied
 
 if TYPE_CHECKING:

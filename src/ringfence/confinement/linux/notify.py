@@ -11,7 +11,6 @@ import os
 import platform
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from enum import IntEnum
 from functools import cache
 from pathlib import PurePosixPath
@@ -20,6 +19,7 @@ from typing import Final
 from ringfence.confinement.base import How, View
 from ringfence.confinement.linux.bpf import USER_NOTIF, AnyBit, CallRow, Condition, OneOf, translate
 from ringfence.confinement.linux.syscalls import MACHINES
+from ringfence.dataclass import dataclass
 from ringfence.policy.globs import compiled
 from ringfence.values.grant import Grant, Trace
 from ringfence.values.network import PROXY_PORT

@@ -18,13 +18,13 @@ process that was not started under the filter. It hides no file and stops no con
 """
 
 import platform
-from dataclasses import dataclass
 from enum import IntEnum
 from functools import cache
 from typing import Final
 
 from ringfence.confinement.linux.bpf import ERRNO, AnyBit, CallRow, Condition, NoneOf, OneOf, translate
 from ringfence.confinement.linux.syscalls import MACHINES
+from ringfence.dataclass import dataclass
 from ringfence.errors import InitializationFailed
 
 # --- the profile's vocabulary -----------------------------------------------------------------------------------------

@@ -6,7 +6,6 @@ import fcntl
 import os
 import stat
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ringfence.confinement.base import Layered, Prepared, Shared, Trust, View
@@ -15,6 +14,7 @@ from ringfence.confinement.linux.masks import Masks, find_masks
 from ringfence.confinement.linux.own import own_code, own_notes
 from ringfence.confinement.linux.tools import find_tools
 from ringfence.confinement.linux.trust import trusting
+from ringfence.dataclass import replace
 from ringfence.errors import Busy
 from ringfence.policy.globs import PathRules, compiled
 from ringfence.values.paths import is_below, is_inside

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import os
 from contextlib import ExitStack
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from ringfence.dataclass import replace
 from ringfence.engines.boxes.process import BoxProcess
 from ringfence.engines.boxes.spawning import not_started, spawn_failed
 from ringfence.engines.streams import Capture, Reader

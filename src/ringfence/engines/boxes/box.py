@@ -16,9 +16,9 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import AsyncIterator, Callable
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from ringfence.dataclass import replace
 from ringfence.engines.boxes.background import Background
 from ringfence.engines.boxes.commands import Commands
 from ringfence.engines.boxes.control import Control

@@ -8,9 +8,9 @@ import os
 import time
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from ringfence.dataclass import replace
 from ringfence.engines.boxes.last_command import as_last, as_program
 from ringfence.engines.boxes.protocol import MessageKind, Reply
 from ringfence.engines.boxes.standby import COMMAND_MAX, WaitingShell, start_shell

@@ -13,9 +13,9 @@ import struct
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from ringfence.dataclass import dataclass, field
 from ringfence.engines.frames import Frames, read_done, read_error, read_shown
 from ringfence.engines.loops import forget_reader
 from ringfence.engines.streams import Capture, Reader

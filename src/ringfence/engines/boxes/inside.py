@@ -6,9 +6,9 @@ import asyncio
 import os
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from ringfence.dataclass import dataclass
 from ringfence.engines.boxes.overlap import Member, Running
 from ringfence.engines.boxes.spawning import Spawner
 from ringfence.engines.boxes.watch import Share, Watch

@@ -13,9 +13,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from ringfence.dataclass import dataclass
 from ringfence.engines.boxes.standing import Standing, could_use
 
 if TYPE_CHECKING:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import signal
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from ringfence.dataclass import replace
 from ringfence.engines.boxes.classify import Evidence, before, classify, violations
 from ringfence.values.outcome import Observed, Result, SandboxAudit, Usage
 from ringfence.values.sandbox_type import SandboxType

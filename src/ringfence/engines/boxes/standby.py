@@ -16,11 +16,11 @@ import termios
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from functools import cache, partial
 from importlib.util import MAGIC_NUMBER
 from typing import TYPE_CHECKING
 
+from ringfence.dataclass import dataclass
 from ringfence.engines.boxes.context import Context
 from ringfence.engines.boxes.protocol import Manner
 from ringfence.engines.drivers.python import joined

@@ -14,9 +14,9 @@ import asyncio
 import os
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from ringfence.dataclass import dataclass
 from ringfence.engines.boxes.looking import Looking
 from ringfence.limits.disk import DiskWatch, free_space
 from ringfence.values.limits import Limit, Limits

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+from ringfence.dataclass import dataclass, field, replace
 from ringfence.engines.streams import Capture, Reader
 from ringfence.values.limits import Limit, Limits
 from ringfence.values.request import Request, Stream

@@ -6,9 +6,9 @@ writable file but in the workspace and in sized memory, no socket of the daemon,
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from ringfence.dataclass import dataclass
 from ringfence.engines.docker.mounts import CONTROL, HELPER, PINS, Mount
 from ringfence.errors import InvalidArgument
 

@@ -24,13 +24,13 @@ import errno
 import os
 import tempfile
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ringfence.confinement.base import BUNDLE, Prepared, Trust
 from ringfence.confinement.choose import WRITTEN_THROUGH, build_container_view, give_up, shares_files
+from ringfence.dataclass import dataclass
 from ringfence.engines.aside import aside
 from ringfence.engines.boxes import helper
 from ringfence.engines.boxes.box import HelperBox

@@ -15,10 +15,10 @@ import os
 import socket
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ringfence.dataclass import dataclass
 from ringfence.engines.boxes.identity import INSIDE
 from ringfence.engines.docker.address import connect
 from ringfence.errors import InitializationFailed

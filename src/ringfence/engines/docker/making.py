@@ -15,12 +15,12 @@ import re
 import socket
 from collections.abc import Awaitable, Mapping
 from contextlib import AsyncExitStack, suppress
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from ringfence.confinement.base import Cover, How, Prepared, StandIn
 from ringfence.confinement.choose import container_filter
+from ringfence.dataclass import dataclass, replace
 from ringfence.engines.boxes.waiting import wait_through_cancel
 from ringfence.engines.docker import stage, verify
 from ringfence.engines.docker.connecting import accept, peer

@@ -1,9 +1,9 @@
 """Which daemon, which image and which runtime: what the caller says, else what the environment says."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 
+from ringfence.dataclass import dataclass
 from ringfence.errors import InvalidConfig
 
 URL_VARIABLE = "DOCKER_HOST"

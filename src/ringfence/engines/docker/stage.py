@@ -20,9 +20,9 @@ import subprocess
 import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, suppress
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from ringfence.dataclass import replace
 from ringfence.engines.boxes import helper
 from ringfence.engines.boxes.protocol import MessageKind, pack_header
 from ringfence.engines.boxes.waiting import wait_child, wait_readable, wait_through_cancel

@@ -6,7 +6,6 @@ import asyncio
 import os
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -21,6 +20,7 @@ from ringfence.confinement.choose import (
     shares_files,
     why_not_before,
 )
+from ringfence.dataclass import replace
 from ringfence.engines.aside import aside
 from ringfence.engines.boxes import helper
 from ringfence.engines.boxes.box import HelperBox

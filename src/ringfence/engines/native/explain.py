@@ -11,11 +11,11 @@ import errno
 import ipaddress
 import os
 from collections.abc import Collection
-from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from ringfence.confinement.base import CAPTURED_ADDRESSES, OWN_ADDRESSES, How, View
 from ringfence.confinement.choose import led_out
+from ringfence.dataclass import replace
 from ringfence.policy.defaults import UNMADE, may_be_granted
 from ringfence.policy.globs import compiled
 from ringfence.values.paths import is_below

@@ -11,9 +11,9 @@ import os
 import stat
 import time
 from collections.abc import Iterator, Set
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
+from ringfence.dataclass import dataclass, field, replace
 from ringfence.values.outcome import FileState, Observed, Touched
 
 if TYPE_CHECKING:

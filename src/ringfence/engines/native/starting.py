@@ -7,10 +7,10 @@ import socket
 import subprocess
 from collections.abc import Iterable
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ringfence.confinement.base import Confiner, Descriptors, Launch, Prepared, StandIn
+from ringfence.dataclass import dataclass
 from ringfence.engines.boxes import helper
 from ringfence.engines.descriptors import out_of_descriptors
 from ringfence.errors import InitializationFailed

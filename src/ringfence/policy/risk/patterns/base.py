@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Final
+
+from ringfence.dataclass import dataclass
 
 if TYPE_CHECKING:
     from ringfence.values.risk import Risk
