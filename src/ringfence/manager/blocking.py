@@ -7,15 +7,18 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import TYPE_CHECKING, TypeVar, Unpack
 
 from ringfence.dataclass import replace
+from ringfence.deferred import deferred
 from ringfence.manager.options import OptionFields, SandboxOptions, StrPath, make_options
 from ringfence.manager.policing import CODE_TOOL
-from ringfence.manager.portal import portal
 from ringfence.manager.sandbox import Sandbox
 from ringfence.values.request import OnOutput, Overflow
 
 if TYPE_CHECKING:
     from ringfence.manager.arguments import Duration, Stdin
+    from ringfence.manager.portal import portal
     from ringfence.values.outcome import Result
+else:
+    portal = deferred("ringfence.manager.portal", "portal")
 
 T = TypeVar("T")
 

@@ -15,7 +15,7 @@ from ringfence.shell.analyse import analyse
 from ringfence.values.facts import HostFact, Span, Touch
 from ringfence.values.hosts import BadHost, canonical_host
 from ringfence.values.network import NetworkDoor, NetworkGrant
-from ringfence.values.paths import is_below
+from ringfence.values.paths import INSIDE, is_below
 from ringfence.values.remedy import Access, Door, Need
 from ringfence.values.verdict import Reason, Verdict
 
@@ -99,6 +99,6 @@ def _votes_on_path(grant: Grant, terms: Terms | None, path: str, *, write: bool)
 
 
 def _inside(path: str, workspace: Path) -> str:
-    if is_below(path, judging.INSIDE) and not is_below(os.fspath(workspace), judging.INSIDE):
-        return os.fspath(workspace) + path[len(judging.INSIDE) :]
+    if is_below(path, INSIDE) and not is_below(os.fspath(workspace), INSIDE):
+        return os.fspath(workspace) + path[len(INSIDE) :]
     return path

@@ -11,9 +11,8 @@ from ringfence.dataclass import dataclass
 from ringfence.manager.placing import find_places
 from ringfence.policy.expanding import expand
 from ringfence.policy.globs import compiled, escape
-from ringfence.policy.judging import INSIDE
 from ringfence.values.grant import Grant
-from ringfence.values.paths import is_below
+from ringfence.values.paths import INSIDE, is_below
 
 if TYPE_CHECKING:
     from ringfence.policy.config import SandboxConfig

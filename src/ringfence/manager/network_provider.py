@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ringfence.manager.network_options import Network
 from ringfence.values.principal import Principal
 
 if TYPE_CHECKING:
@@ -48,7 +47,7 @@ class SandboxNetworks:
             from ringfence.manager.networking import Networking
 
             options = self._options
-            typed = tuple(options.network.secrets) if isinstance(options.network, Network) else ()
+            typed = () if options.asked_network is None else tuple(options.asked_network.secrets)
             self._networking = Networking(
                 self._journal,
                 lambda network: sources_of(network, typed, self._config.secrets, self._caller.environ),

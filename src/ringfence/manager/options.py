@@ -11,12 +11,12 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from enum import StrEnum
-from typing import TYPE_CHECKING, Literal, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Literal, TypedDict, TypeVar, cast
 
 from ringfence.dataclass import dataclass, replace
+from ringfence.deferred import deferred
 from ringfence.errors import InvalidArgument, WrongType
 from ringfence.manager.environment import check_variables
-from ringfence.manager.network_options import Network, made_network
 from ringfence.values.grant import Trace
 from ringfence.values.guarantee import Guarantee
 from ringfence.values.limits import Limits
@@ -26,8 +26,11 @@ from ringfence.values.sizes import Size, bytes_of
 if TYPE_CHECKING:
     from ringfence.approvals.base import ConfirmationService
     from ringfence.audit.events import Observer
+    from ringfence.manager.network_options import Network, made_network
     from ringfence.manager.policing import PolicyEngine
     from ringfence.workspace.shadow import Shadow
+else:
+    made_network = deferred("ringfence.manager.network_options", "made_network")
 
 StrPath = str | os.PathLike[str]
 E = TypeVar("E", bound=StrEnum)
@@ -139,6 +142,11 @@ class SandboxOptions:
     agent_id: str | None = None
     org_id: str | None = None
     """Who the journal says asks for what runs."""
+
+    @property
+    def asked_network(self) -> Network | None:
+        """What was asked of the network; None if nothing was, or that there is none."""
+        return None if isinstance(self.network, NetworkMode | None) else cast("Network", self.network)
 
     def __post_init__(self) -> None:
         for name in ("read", "write", "deny", "preload"):

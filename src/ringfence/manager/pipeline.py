@@ -19,10 +19,10 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ringfence.approvals.ask import SessionMemory, ask
-from ringfence.approvals.question import hash_request, make_question
 from ringfence.audit import record
 from ringfence.audit.redact import Redactor
 from ringfence.dataclass import dataclass, field, replace
+from ringfence.deferred import deferred
 from ringfence.errors import RingfenceError, SpawnFailed
 from ringfence.manager.forming import as_run_by, check_form
 from ringfence.manager.placing import place_of
@@ -39,6 +39,7 @@ from ringfence.values.verdict import Decision, Verdict
 
 if TYPE_CHECKING:
     from ringfence.approvals.base import Approval, ConfirmationService
+    from ringfence.approvals.question import hash_request, make_question
     from ringfence.audit.journal import Journal
     from ringfence.engines.base import Process
     from ringfence.manager.leases import Lease, Open
@@ -49,6 +50,9 @@ if TYPE_CHECKING:
     from ringfence.values.request import Request
     from ringfence.values.risk import RouteDecision
     from ringfence.values.violation import Violation
+else:
+    hash_request = deferred("ringfence.approvals.question", "hash_request")
+    make_question = deferred("ringfence.approvals.question", "make_question")
 
 _ALLOWED_KEPT = 256
 _ALLOWED_LENGTH = 1000

@@ -12,26 +12,25 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from ringfence.approvals.ask import NOBODY
-from ringfence.audit.events import (
-    ApprovalAsked,
-    ApprovalEnded,
-    Event,
-    ExecutionEnded,
-    Observer,
-    Outcome,
-    SandboxClosed,
-    SandboxOpened,
-)
 from ringfence.audit.violations import ViolationStore
 from ringfence.dataclass import dataclass, field
+from ringfence.deferred import deferred_module
 from ringfence.values.principal import Principal
 
 if TYPE_CHECKING:
     from ringfence.approvals.base import Approval
+    from ringfence.audit import events
+    from ringfence.audit.events import (
+        Event,
+        Observer,
+        Outcome,
+    )
     from ringfence.values.outcome import Result, Usage
     from ringfence.values.request import Request
     from ringfence.values.verdict import Decision
     from ringfence.values.violation import Violation
+else:
+    events = deferred_module("ringfence.audit.events")
 
 _NEARLY = 0.98
 """Share of the time that a person was given, from which on no answer is for want of time; clocks are not exact."""
@@ -74,11 +73,11 @@ class Reporting:
 
     def opened(self, usage: Callable[[], Usage]) -> None:
         if self.observers:
-            tell(self.observers, SandboxOpened(sandbox_id=self.sandbox_id, session=self.session, usage=usage))
+            tell(self.observers, events.SandboxOpened(sandbox_id=self.sandbox_id, session=self.session, usage=usage))
 
     def closed(self) -> None:
         if self.observers:
-            tell(self.observers, SandboxClosed(sandbox_id=self.sandbox_id))
+            tell(self.observers, events.SandboxClosed(sandbox_id=self.sandbox_id))
 
 
 class RunWatch:
@@ -112,7 +111,7 @@ class RunWatch:
     def asked(self) -> float:
         """A person is asked from now on; returns the time, for `answered`."""
         if self._reporting.observers:
-            tell(self._reporting.observers, ApprovalAsked(run_id=self._run_id, tool=self._reporting.tool))
+            tell(self._reporting.observers, events.ApprovalAsked(run_id=self._run_id, tool=self._reporting.tool))
         return time.monotonic()
 
     def answered(self, asked_at: float, approval: Approval | None, given_seconds: float) -> None:
@@ -124,12 +123,12 @@ class RunWatch:
             outcome = outcome_of(approval, seconds, given_seconds)
             tell(
                 about.observers,
-                ApprovalEnded(run_id=self._run_id, tool=about.tool, outcome=outcome, seconds=seconds),
+                events.ApprovalEnded(run_id=self._run_id, tool=about.tool, outcome=outcome, seconds=seconds),
             )
 
     def _tell(self, result: Result | None, fault: str) -> None:
         about, request = self._reporting, self._request
-        event = ExecutionEnded(
+        event = events.ExecutionEnded(
             run_id=self._run_id,
             session=about.session,
             sandbox_id=about.sandbox_id,
@@ -148,9 +147,9 @@ class RunWatch:
 def outcome_of(approval: Approval | None, seconds: float, given_seconds: float) -> Outcome:
     """How questions were answered. Nobody's refusal is a time-out if the time was up, else nobody could be asked."""
     if approval is None:
-        return Outcome.ABANDONED
+        return events.Outcome.ABANDONED
     if approval.granted:
-        return Outcome.REMEMBERED if approval.remembered else Outcome.GRANTED
+        return events.Outcome.REMEMBERED if approval.remembered else events.Outcome.GRANTED
     if approval.by != NOBODY:
-        return Outcome.REFUSED
-    return Outcome.TIMED_OUT if seconds >= given_seconds * _NEARLY else Outcome.FAILED
+        return events.Outcome.REFUSED
+    return events.Outcome.TIMED_OUT if seconds >= given_seconds * _NEARLY else events.Outcome.FAILED

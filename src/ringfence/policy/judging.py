@@ -27,6 +27,7 @@ from ringfence.policy.schema import RiskLevel
 from ringfence.shell.mentions import mentions
 from ringfence.values.facts import Facts, HostFact, Origin, PathFact, Program, Span, Touch, Unknown
 from ringfence.values.network import WEB_PORTS
+from ringfence.values.paths import INSIDE as INSIDE
 from ringfence.values.paths import is_below
 from ringfence.values.verdict import Reason, Verdict
 
@@ -37,8 +38,6 @@ _LOOP: Final = re.compile(rf"\b(?:for|select)\s+({'|'.join(sorted(REDIRECTING))}
 """A loop's variable is set without an assignment; it cannot be quoted, so the text tells."""
 
 _COMMAND_RULES: Final = ("denied_commands", "approvals.ask_for.patterns", "allowed_commands")
-INSIDE: Final = "/workspace"
-"""Where the workspace is for whoever looks from inside, and for whoever writes a policy."""
 
 
 def on_tool(terms: Terms) -> Iterator[Reason]:

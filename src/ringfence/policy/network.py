@@ -12,16 +12,24 @@ from functools import reduce
 from typing import TYPE_CHECKING, Any, Final
 
 from ringfence.dataclass import dataclass, replace
+from ringfence.deferred import deferred
 from ringfence.errors import NetworkAccessDenied
-from ringfence.policy.network_meeting import host_covers, meet, meet_lists, narrowed_networks
-from ringfence.policy.network_reading import plain_rule
-from ringfence.policy.reach import fault_of
 from ringfence.values.network import WEB_PORTS, Budget, DenyRule, NetworkGrant, NetworkRule, SecretGrant
 
 if TYPE_CHECKING:
     from ringfence.policy.hosts import HostRule
     from ringfence.policy.model import Setting
+    from ringfence.policy.network_meeting import host_covers, meet, meet_lists, narrowed_networks
+    from ringfence.policy.network_reading import plain_rule
+    from ringfence.policy.reach import fault_of
     from ringfence.policy.terms import Terms
+else:
+    host_covers = deferred("ringfence.policy.network_meeting", "host_covers")
+    meet = deferred("ringfence.policy.network_meeting", "meet")
+    meet_lists = deferred("ringfence.policy.network_meeting", "meet_lists")
+    narrowed_networks = deferred("ringfence.policy.network_meeting", "narrowed_networks")
+    plain_rule = deferred("ringfence.policy.network_reading", "plain_rule")
+    fault_of = deferred("ringfence.policy.reach", "fault_of")
 
 _BUDGET: Final = {
     "network.budget.body": "body_bytes",

@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from ringfence.dataclass import replace
-from ringfence.engines.boxes.process import BoxProcess
+from ringfence.deferred import deferred
 from ringfence.engines.boxes.spawning import not_started, spawn_failed
 from ringfence.engines.streams import Capture, Reader
 from ringfence.errors import Internal, RingfenceError, SpawnFailed
@@ -18,8 +18,11 @@ from ringfence.values.request import Overflow, Request, Stream
 if TYPE_CHECKING:
     from ringfence.engines.boxes.control import Job
     from ringfence.engines.boxes.inside import Inside
+    from ringfence.engines.boxes.process import BoxProcess
     from ringfence.engines.boxes.work import Work
     from ringfence.values.limits import Limit
+else:
+    BoxProcess = deferred("ringfence.engines.boxes.process", "BoxProcess")
 
 _START_SECONDS = 20.0
 """How long a terminal may take to come."""

@@ -19,6 +19,7 @@ from collections.abc import AsyncIterator, Callable
 from typing import TYPE_CHECKING
 
 from ringfence.dataclass import replace
+from ringfence.deferred import deferred
 from ringfence.engines.boxes.background import Background
 from ringfence.engines.boxes.commands import Commands
 from ringfence.engines.boxes.control import Control
@@ -33,7 +34,6 @@ from ringfence.engines.boxes.standing import Standing
 from ringfence.engines.boxes.waiting import wait_through_cancel
 from ringfence.engines.descriptors import out_of_descriptors
 from ringfence.engines.loops import run_there, runs_elsewhere
-from ringfence.engines.networking.inside import InsideKeeper
 from ringfence.errors import Internal, RingfenceError
 from ringfence.values.limits import Limit
 from ringfence.values.outcome import Observed, Result, SandboxAudit, Usage
@@ -45,11 +45,14 @@ if TYPE_CHECKING:
     from ringfence.engines.boxes.process import BoxProcess
     from ringfence.engines.boxes.standby import BoxSetting
     from ringfence.engines.networking.attaching import BoxNetwork
+    from ringfence.engines.networking.inside import InsideKeeper
     from ringfence.limits.base import ResourceController
     from ringfence.values.files import FileOperation, Performed
     from ringfence.values.grant import Grant
     from ringfence.values.guarantee import Wall
     from ringfence.values.violation import Violation
+else:
+    InsideKeeper = deferred("ringfence.engines.networking.inside", "InsideKeeper")
 
 
 class HelperBox:

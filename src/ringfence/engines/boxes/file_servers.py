@@ -15,12 +15,15 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Final
 
-from ringfence.engines.boxes.files import FileServer
+from ringfence.deferred import deferred
 
 if TYPE_CHECKING:
     from ringfence.engines.base import Agree
     from ringfence.engines.boxes.control import Control, Job
+    from ringfence.engines.boxes.files import FileServer
     from ringfence.values.files import FileOperation, Performed
+else:
+    FileServer = deferred("ringfence.engines.boxes.files", "FileServer")
 
 _AT_ONCE: Final = 8
 """Servers of one box; more operations wait in order. Few, since they are among the processes that the box may have."""

@@ -10,8 +10,8 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from ringfence.deferred import deferred
 from ringfence.engines.boxes.ending import KILL_SECONDS, Endings
-from ringfence.engines.boxes.kept_shell import shell_lines
 from ringfence.engines.boxes.protocol import MessageKind, Reply
 from ringfence.engines.boxes.spawning import not_started, spawn_failed
 from ringfence.engines.boxes.standby import start_context
@@ -22,9 +22,12 @@ from ringfence.errors import Internal, SpawnFailed
 if TYPE_CHECKING:
     from ringfence.engines.boxes.context import Context
     from ringfence.engines.boxes.inside import Inside
+    from ringfence.engines.boxes.kept_shell import shell_lines
     from ringfence.values.limits import Limit
     from ringfence.values.outcome import Result
     from ringfence.values.request import Request
+else:
+    shell_lines = deferred("ringfence.engines.boxes.kept_shell", "shell_lines")
 
 MAIN = "main"
 """The name of the first interpreter."""

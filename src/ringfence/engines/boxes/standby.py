@@ -21,13 +21,17 @@ from importlib.util import MAGIC_NUMBER
 from typing import TYPE_CHECKING
 
 from ringfence.dataclass import dataclass
-from ringfence.engines.boxes.context import Context
+from ringfence.deferred import deferred
 from ringfence.engines.boxes.protocol import Manner
-from ringfence.engines.drivers.python import joined
 
 if TYPE_CHECKING:
+    from ringfence.engines.boxes.context import Context
     from ringfence.engines.boxes.control import Control, Job
     from ringfence.engines.boxes.programs import Programs
+    from ringfence.engines.drivers.python import joined
+else:
+    Context = deferred("ringfence.engines.boxes.context", "Context")
+    joined = deferred("ringfence.engines.drivers.python", "joined")
 
 COMMAND_MAX = 4000
 """Bytes of a command that a waiting shell takes: it reads them one by one, and they fit into a pipe at once."""

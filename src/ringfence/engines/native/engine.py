@@ -21,6 +21,7 @@ from ringfence.confinement.choose import (
     why_not_before,
 )
 from ringfence.dataclass import replace
+from ringfence.deferred import deferred
 from ringfence.engines.aside import aside
 from ringfence.engines.boxes import helper
 from ringfence.engines.boxes.box import HelperBox
@@ -31,9 +32,6 @@ from ringfence.engines.descriptors import no_box
 from ringfence.engines.native.host import NativeHost
 from ringfence.engines.native.shims import resolve_program, resolve_shims
 from ringfence.engines.native.starting import Started, start
-from ringfence.engines.networking.attaching import BoxNetwork, attach, no_provider
-from ringfence.engines.networking.trusting import make_trust
-from ringfence.engines.networking.variables import network_variables
 from ringfence.errors import InitializationFailed, Internal, RingfenceError
 from ringfence.limits.choose import choose as choose_holder
 from ringfence.values.grant import Grant, Trace
@@ -43,7 +41,15 @@ from ringfence.values.paths import is_below
 
 if TYPE_CHECKING:
     from ringfence.engines.base import NetworkProvider
+    from ringfence.engines.networking.attaching import BoxNetwork, attach, no_provider
+    from ringfence.engines.networking.trusting import make_trust
+    from ringfence.engines.networking.variables import network_variables
     from ringfence.limits.base import ResourceController
+else:
+    attach = deferred("ringfence.engines.networking.attaching", "attach")
+    no_provider = deferred("ringfence.engines.networking.attaching", "no_provider")
+    make_trust = deferred("ringfence.engines.networking.trusting", "make_trust")
+    network_variables = deferred("ringfence.engines.networking.variables", "network_variables")
 
 _SHELLS = ("/bin/bash", "/usr/bin/bash", "/bin/sh")
 _READY_SECONDS = 20.0
