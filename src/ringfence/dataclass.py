@@ -6,7 +6,7 @@ command could start. Here a class gets its slots at once and `__init__` when the
 (`__repr__`, `__eq__`, `__hash__`, what `dataclasses.fields` reads) comes from the standard decorator, which is applied
 to a twin of the class when it is first asked for.
 
-What is rare (`order`, `InitVar`, fields without `init`, a `__setattr__` of its own) is left to the standard decorator
+What is rare (`InitVar`, fields without `init`, a `__setattr__` of its own) is left to the standard decorator
 from the start, and so is everything on a Python that this was not tried on.
 """
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _MISSING: "Any" = object()
 _PLAIN = {"default", "default_factory", "repr", "compare", "kw_only", "hash", "metadata"}
 """What `field` may be told here; `init` is rare."""
-_USUAL = {"frozen", "slots", "kw_only", "eq", "repr"}
+_USUAL = {"frozen", "slots", "kw_only", "eq", "repr", "order"}
 _LAST_TRIED = (3, 13)
 
 
@@ -223,6 +223,8 @@ def _add_methods(body: "dict[str, Any]", lazy: _Lazy) -> None:
     body["__signature__"] = _Signature(lazy)
     if lazy.words.get("repr", True) and "__repr__" not in body:
         body["__repr__"] = _by_twin(lazy, "__repr__")
+    if lazy.words.get("order"):
+        body |= {name: _by_twin(lazy, name) for name in ("__lt__", "__le__", "__gt__", "__ge__")}
     is_frozen = lazy.words.get("frozen")
     if lazy.words.get("eq", True):
         has_own_hash = body.get("__hash__") is not None
@@ -270,6 +272,16 @@ def _refuse(why: str) -> None:
     from dataclasses import FrozenInstanceError
 
     raise FrozenInstanceError(why)
+
+
+def field_names(kind: type) -> "tuple[str, ...]":
+    """The names of its fields, in order: all that is wanted of `dataclasses.fields` as a rule."""
+    lazy = kind.__dict__.get("__lazy__")
+    if lazy is None:
+        from dataclasses import fields
+
+        return tuple(each.name for each in fields(kind))
+    return tuple(lazy.fields)
 
 
 if not TYPE_CHECKING:

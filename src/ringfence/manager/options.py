@@ -6,15 +6,13 @@ also takes its fields as keywords (`OptionFields`), which `make_options` puts to
 
 from __future__ import annotations
 
-import difflib
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
 from enum import StrEnum
 from typing import TYPE_CHECKING, Literal, TypedDict, TypeVar, cast
 
-from ringfence.dataclass import dataclass, replace
-from ringfence.deferred import deferred
+from ringfence.dataclass import dataclass, field_names, replace
+from ringfence.deferred import deferred, deferred_module
 from ringfence.errors import InvalidArgument, WrongType
 from ringfence.manager.environment import check_variables
 from ringfence.values.grant import Trace
@@ -24,12 +22,15 @@ from ringfence.values.risk import SecurityMode
 from ringfence.values.sizes import Size, bytes_of
 
 if TYPE_CHECKING:
+    import difflib
+
     from ringfence.approvals.base import ConfirmationService
     from ringfence.audit.events import Observer
     from ringfence.manager.network_options import Network, made_network
     from ringfence.manager.policing import PolicyEngine
     from ringfence.workspace.shadow import Shadow
 else:
+    difflib = deferred_module("difflib")
     made_network = deferred("ringfence.manager.network_options", "made_network")
 
 StrPath = str | os.PathLike[str]
@@ -226,7 +227,7 @@ class OptionFields(OptionFieldsButMode, total=False):
     security_mode: SecurityMode | Literal["permissive", "strict"] | None
 
 
-_NAMES = tuple(field.name for field in fields(SandboxOptions))
+_NAMES = field_names(SandboxOptions)
 
 
 def make_options(
