@@ -9,9 +9,10 @@ from typing import Annotated, Any
 
 import typer
 
-from ringfence.cli.network_options import AllowOption, SecretOption, typed_network
+from ringfence.cli.network_options import AllowOption, SecretOption
 from ringfence.cli.options import typed_options
 from ringfence.cli.say import print_note, visible
+from ringfence.cli.typed_network import typed_network
 from ringfence.manager.blocking import wait_for
 from ringfence.manager.granting import current_directory
 from ringfence.manager.options import SandboxOptions
