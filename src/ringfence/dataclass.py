@@ -2,11 +2,11 @@
 
 A command line that runs one command knows a hundred and fifty dataclasses and makes values of forty. The standard
 decorator writes and compiles six functions for each when its module is loaded; that was a third of the time before a
-command could start. Here a class gets its slots at once and `__init__` when the first value is made. All else
-(`__repr__`, `__eq__`, `__hash__`, what `dataclasses.fields` reads) comes from the standard decorator, which is applied
-to a twin of the class when it is first asked for.
+command could start. Here a class gets its slots at once, and `__init__`, `__eq__` and `__hash__` when they are first
+called. All else (`__repr__`, what `dataclasses.fields` reads) comes from the standard decorator, which is applied to a
+twin of the class when it is first asked for.
 
-What is rare (`InitVar`, fields without `init`, a `__setattr__` of its own) is left to the standard decorator
+What is rare (`InitVar`, a default without `init`, a `__setattr__` of its own) is left to the standard decorator
 from the start, and so is everything on a Python that this was not tried on.
 """
 
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from typing import Any
 
 _MISSING: "Any" = object()
-_PLAIN = {"default", "default_factory", "repr", "compare", "kw_only", "hash", "metadata"}
-"""What `field` may be told here; `init` is rare."""
+_PLAIN = {"init", "default", "default_factory", "repr", "compare", "kw_only", "hash", "metadata"}
+"""What `field` may be told here."""
 _USUAL = {"frozen", "slots", "kw_only", "eq", "repr", "order"}
 _LAST_TRIED = (3, 13)
 
@@ -37,9 +37,9 @@ class _Given:
 
 
 class _Field:
-    """As much of a field as `__init__` needs."""
+    """As much of a field as is needed often."""
 
-    __slots__ = ("default", "factory", "is_keyword", "name")
+    __slots__ = ("default", "factory", "has_init", "is_compared", "is_hashed", "is_keyword", "name")
 
     def __init__(self, name: str, given: "Any", is_keyword: bool) -> None:
         words = given.words if isinstance(given, _Given) else {"default": given}
@@ -47,6 +47,9 @@ class _Field:
         self.default = words.get("default", _MISSING)
         self.factory = words.get("default_factory", _MISSING)
         self.is_keyword = words.get("kw_only", is_keyword)
+        self.has_init = words.get("init", True)
+        self.is_compared = words.get("compare", True)
+        self.is_hashed = self.is_compared if words.get("hash") is None else words["hash"]
 
 
 class _Lazy:
@@ -77,6 +80,8 @@ class _Lazy:
         keyword: list[str] = []
         lines: list[str] = []
         for each in self.fields.values():
+            if not each.has_init:
+                continue
             value, name = each.name, each.name
             if each.factory is not _MISSING:
                 names[f"_make_{name}"] = each.factory
@@ -97,6 +102,23 @@ class _Lazy:
         init.__module__ = self.cls.__module__
         init.__annotations__ = {name: self.body["__annotations__"][name] for name in self.own} | {"return": None}
         return init  # type: ignore[no-any-return]  # it was compiled
+
+    def make_hash(self) -> "Callable[..., int]":
+        values = "".join(f"self.{each.name}, " for each in self.fields.values() if each.is_hashed)
+        return self._compiled("__hash__", f"(self):\n return hash(({values}))")  # type: ignore[no-any-return]  # compiled
+
+    def make_eq(self) -> "Callable[..., bool]":
+        names = [each.name for each in self.fields.values() if each.is_compared]
+        ours, theirs = ("".join(f"{whose}.{name}, " for name in names) for whose in ("self", "other"))
+        same = f" if other.__class__ is self.__class__:\n  return ({ours}) == ({theirs})\n return NotImplemented"
+        return self._compiled("__eq__", f"(self, other):\n{same}")  # type: ignore[no-any-return]  # compiled
+
+    def _compiled(self, name: str, rest: str) -> "Any":
+        names: dict[str, Any] = {}
+        exec(f"def {name}{rest}", names)
+        names[name].__qualname__ = f"{self.cls.__qualname__}.{name}"
+        names[name].__module__ = self.cls.__module__
+        return names[name]
 
     @property
     def own(self) -> "list[str]":
@@ -169,12 +191,14 @@ def _fields_of(cls: type, body: "dict[str, Any]", words: "dict[str, Any]") -> "d
         if isinstance(given, _Given) and not given.words.keys() <= _PLAIN:
             return None
         each = _Field(name, given, bool(words.get("kw_only")))
+        if not each.has_init and (each.default is not _MISSING or each.factory is not _MISSING):
+            return None
         if each.default is not _MISSING and type(each.default).__hash__ is None:
             return None  # which it refuses
         fields[name] = each
     seen = False
     for each in fields.values():
-        if not each.is_keyword:
+        if not each.is_keyword and each.has_init:
             has_default = each.default is not _MISSING or each.factory is not _MISSING
             if seen and not has_default:
                 return None  # which it refuses
@@ -217,7 +241,7 @@ def _add_methods(body: "dict[str, Any]", lazy: _Lazy) -> None:
 
     body["__lazy__"] = lazy
     body["__init__"] = __init__
-    body["__match_args__"] = tuple(each.name for each in lazy.fields.values() if not each.is_keyword)
+    body["__match_args__"] = tuple(each.name for each in lazy.fields.values() if each.has_init and not each.is_keyword)
     body["__dataclass_fields__"] = _OfTwin(lazy, "__dataclass_fields__")
     body["__dataclass_params__"] = _OfTwin(lazy, "__dataclass_params__")
     body["__signature__"] = _Signature(lazy)
@@ -229,16 +253,20 @@ def _add_methods(body: "dict[str, Any]", lazy: _Lazy) -> None:
     if lazy.words.get("eq", True):
         has_own_hash = body.get("__hash__") is not None
         if "__eq__" not in body:
-            body["__eq__"] = _by_twin(lazy, "__eq__")
+            body["__eq__"] = _when_called(lazy, "__eq__", lazy.make_eq)
         if not has_own_hash:
-            body["__hash__"] = _by_twin(lazy, "__hash__") if is_frozen else None
+            body["__hash__"] = _when_called(lazy, "__hash__", lazy.make_hash) if is_frozen else None
     if is_frozen:
         _freeze(body, lazy)
 
 
 def _by_twin(lazy: _Lazy, name: str) -> "Callable[..., Any]":
+    return _when_called(lazy, name, lambda: getattr(lazy.complete(), name))
+
+
+def _when_called(lazy: _Lazy, name: str, make: "Callable[[], Any]") -> "Callable[..., Any]":
     def method(self: "Any", *args: "Any") -> "Any":
-        found = getattr(lazy.complete(), name)
+        found = make()
         setattr(lazy.cls, name, found)
         return found(self, *args)
 
@@ -304,7 +332,12 @@ if not TYPE_CHECKING:
                 from dataclasses import replace as standard
 
                 return standard(value, **changes)
-            for name in lazy.fields:
-                if name not in changes:
+            for name, each in lazy.fields.items():
+                if not each.has_init:
+                    if name in changes:
+                        raise ValueError(
+                            f"field {name} is declared with init=False, it cannot be specified with replace()"
+                        )
+                elif name not in changes:
                     changes[name] = getattr(value, name)
             return type(value)(**changes)

@@ -4,6 +4,7 @@ Typer, Click and Rich cost more than a whole run in a box. So help for a pipe (`
 run` (`quick.py`) do without them; whatever these do not know, and every mistake, goes to Typer, which says the same.
 """
 
+import gc
 import os
 import sys
 
@@ -33,14 +34,15 @@ def main() -> None:
             sys.exit(0)
     if os.environ.get("NO_COLOR"):
         os.environ.setdefault("_TYPER_FORCE_DISABLE_TERMINAL", "1")  # Rich would still write bold and dim in help texts
-    sys.exit(_code_of(words))
+    code = _code_of(words)
+    gc.freeze()  # else the interpreter goes through everything once more before it ends
+    sys.exit(code)
 
 
 def _code_of(words: list[str]) -> "Any":
-    import gc
     import warnings
 
-    gc.disable()  # a third of what is loaded is looked at again and again, and nothing of it is garbage
+    gc.disable()  # while modules are loaded: nothing of them is garbage
     from ringfence.cli.exits import FAULT_CODE, INTERRUPTED_CODE, USAGE_CODE, Finished, exit_code_of
     from ringfence.cli.quick import run_quickly
     from ringfence.cli.say import print_error, print_note

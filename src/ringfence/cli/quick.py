@@ -7,6 +7,7 @@ reads the same line anew. `OPTIONS` is what Typer has, as data; a test compares 
 from __future__ import annotations
 
 import errno
+import gc
 import os
 import sys
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -86,8 +87,14 @@ def run_quickly(words: Sequence[str], environ: Mapping[str, str]) -> bool:
     if read is None:
         return False
     command, given = read
+    from ringfence.cli.waiting import load_asyncio
+
+    load_asyncio()
     from ringfence.cli.output import Color, use
     from ringfence.cli.running import run_command
+
+    gc.freeze()
+    gc.enable()
 
     color = given.pop("color", None)
     use(None if color is None else Color(color), quiet=given.pop("quiet", False), anew=True)

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-import shutil
 import sys
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final
 
 from ringfence.confinement.base import Confiner, ContainerFilter, Prepared, Probe, Trust, View
+from ringfence.deferred import deferred_module
 from ringfence.errors import InitializationFailed
 
 if TYPE_CHECKING:
+    import shutil
+
     from ringfence.values.grant import Grant
     from ringfence.values.guarantee import Guarantee
+else:
+    shutil = deferred_module("shutil")
+
 
 _PLATFORMS: Final = {"linux": "Linux", "darwin": "macOS", "win32": "Windows"}
 NOT_BUILT: Final = {

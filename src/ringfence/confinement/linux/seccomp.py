@@ -17,7 +17,7 @@ addresses, the mode of `openat2` while it is on); descriptors that the command w
 process that was not started under the filter. It hides no file and stops no connection.
 """
 
-import platform
+import os
 from enum import IntEnum
 from functools import cache
 from typing import Final
@@ -386,12 +386,12 @@ def assemble(profile: Profile = Profile(), machine: str | None = None) -> bytes:
 
     Args:
         profile: what differs from the usual box.
-        machine: as `platform.machine()` says it, which is also the default.
+        machine: as `uname -m` says it, which is also the default.
 
     Raises:
         InitializationFailed: there is no number table for this machine, so nothing could be filtered.
     """
-    return _assemble(profile, machine or platform.machine())
+    return _assemble(profile, machine or os.uname().machine)
 
 
 @cache
