@@ -33,6 +33,7 @@ docs: setup ## build the documentation's site into site/
 
 bench: setup ## measure what the walls cost; CHART=FILE draws a picture
 	@$(PYTHON) -m benchmarks $(if $(CHART),--chart $(CHART))
+	@$(PYTHON) -m benchmarks.starting
 	@$(PYTHON) -m benchmarks.load
 	@$(PYTHON) -m benchmarks.decisions
 	@$(PYTHON) -m benchmarks.audit

@@ -25,6 +25,8 @@ _PLAIN = {"init", "default", "default_factory", "repr", "compare", "kw_only", "h
 """What `field` may be told here."""
 _USUAL = {"frozen", "slots", "kw_only", "eq", "repr", "order"}
 _LAST_TRIED = (3, 13)
+_WORTH_COMPILING = 5
+"""Values of a class from which on its `__init__` is compiled: that takes as long as to make so many without."""
 
 
 class _Given:
@@ -55,10 +57,11 @@ class _Field:
 class _Lazy:
     """How one class is completed."""
 
-    __slots__ = ("body", "cls", "fields", "twin", "words")
+    __slots__ = ("body", "calls", "cls", "fields", "twin", "words")
 
     def __init__(self, body: "dict[str, Any]", fields: "dict[str, _Field]", words: "dict[str, Any]") -> None:
         self.body, self.fields, self.words = body, fields, words
+        self.calls = 0
         self.cls: Any = None
         self.twin: Any = None
 
@@ -72,6 +75,29 @@ class _Lazy:
             twin.__qualname__ = self.cls.__qualname__
             self.twin = dataclasses.dataclass(**{**self.words, "slots": False})(twin)
         return self.twin
+
+    def fill(self, made: "Any", args: "tuple[Any, ...]", named: "dict[str, Any]") -> bool:
+        """What `__init__` does, step by step; False, and nothing done, if the arguments do not fit."""
+        wanted = [each for each in self.fields.values() if each.has_init]
+        places = [each.name for each in wanted if not each.is_keyword]
+        values = dict(zip(places, args, strict=False))
+        if len(args) > len(places) or values.keys() & named.keys():
+            return False
+        values |= named
+        for each in wanted:
+            if each.name not in values and each.default is _MISSING and each.factory is _MISSING:
+                return False
+        if values.keys() - {each.name for each in wanted}:
+            return False
+        for each in wanted:
+            if each.name in values:
+                value = values[each.name]
+            else:
+                value = each.factory() if each.default is _MISSING else each.default
+            object.__setattr__(made, each.name, value)
+        if hasattr(self.cls, "__post_init__"):
+            made.__post_init__()
+        return True
 
     def make_init(self) -> "Callable[..., None]":
         """The source is what the standard decorator would write."""
@@ -235,9 +261,12 @@ def _at_once(cls: type, body: "dict[str, Any]", words: "dict[str, Any]") -> type
 
 def _add_methods(body: "dict[str, Any]", lazy: _Lazy) -> None:
     def __init__(self: "Any", /, *args: "Any", **named: "Any") -> None:
+        lazy.calls += 1
+        if lazy.calls < _WORTH_COMPILING and lazy.fill(self, args, named):
+            return
         init = lazy.make_init()
         lazy.cls.__init__ = init
-        init(self, *args, **named)
+        init(self, *args, **named)  # which also says what is wrong with the arguments
 
     body["__lazy__"] = lazy
     body["__init__"] = __init__
