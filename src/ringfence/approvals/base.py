@@ -7,17 +7,13 @@ What is sandboxed cannot reach any of this: no implementation keeps a file, a so
 workspace, and boxes are never given the caller's terminal.
 """
 
-from __future__ import annotations
-
 from enum import StrEnum
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from ringfence.dataclass import dataclass, field
+from ringfence.values.facts import Span
 from ringfence.values.risk import Risk
-
-if TYPE_CHECKING:
-    from ringfence.values.facts import Span
-    from ringfence.values.verdict import Reason
+from ringfence.values.verdict import Reason
 
 
 class Choice(StrEnum):

@@ -1,15 +1,11 @@
 """What somebody wants to run."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterable, Callable
 from enum import Enum, StrEnum
-from typing import TYPE_CHECKING, Final
+from pathlib import Path
+from typing import Final
 
 from ringfence.dataclass import dataclass, field
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 INTERPRETED: Final = frozenset({"python"})
 """Languages whose code goes to an interpreter that stays from call to call."""
