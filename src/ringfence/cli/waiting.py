@@ -19,14 +19,14 @@ class _Waiting(ModuleType):
 
     def __getattribute__(self, name: str) -> Any:
         if name in ("__spec__", "__class__", "__dict__"):  # the import system looks at these
-            return super().__getattribute__(name)
+            return ModuleType.__getattribute__(self, name)
         with _lock:
-            about = super().__getattribute__("__dict__")
+            about = ModuleType.__getattribute__(self, "__dict__")
             spec = about.pop("_waits", None)  # gone while it loads: what it imports may look back at it
             if spec is not None:
                 spec.loader.exec_module(self)
                 self.__class__ = ModuleType  # type: ignore[assignment]  # from now on an ordinary one
-        return super().__getattribute__(name)
+        return ModuleType.__getattribute__(self, name)
 
 
 def load_asyncio() -> None:
