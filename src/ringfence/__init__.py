@@ -2,8 +2,6 @@
 
 TYPE_CHECKING = False  # without `typing`, which would be half the cost of this import
 if TYPE_CHECKING:
-    from typing import Any
-
     from ringfence.approvals.automatic import AutoApproveConfirmationService, DevelopmentOnlyWarning
     from ringfence.approvals.base import Answer, Approval, Choice, ConfirmationService, Question
     from ringfence.approvals.deny_all import DenyAllConfirmationService
@@ -460,12 +458,12 @@ _HOME = {
 }
 
 
-def __getattr__(name: str) -> "Any":
+def __getattr__(name: str) -> object:
     if name == "sync":
-        return __import__("ringfence.sync").sync
+        return getattr(__import__("ringfence.sync"), "sync")
     if name not in _HOME:
         raise AttributeError(f"module 'ringfence' has no attribute {name!r}")
-    value = getattr(__import__(_HOME[name], fromlist=[name]), name)
+    value: object = getattr(__import__(_HOME[name], fromlist=[name]), name)
     globals()[name] = value
     return value
 
