@@ -6,6 +6,7 @@ Two tables. The first has every case in turn, by the clock and by the processor 
 `subprocess.run(["/bin/true"])` and to `python -c pass`. The second takes one `ringfence run true` apart.
 """
 
+import ast
 import compileall
 import os
 import random
@@ -27,7 +28,7 @@ import ringfence
 ROUNDS = 25
 COMMAND = str(Path(sys.executable).parent / "ringfence")
 STEPS = """
-import json, sys, time
+import time
 begin = time.process_time()
 def step(name):
     now = time.process_time()
@@ -50,7 +51,7 @@ step("for comparison, a second call")
 import resource
 children = resource.getrusage(resource.RUSAGE_CHILDREN)
 marks.append(("both calls' launchers and boxes", marks[-1][1] + children.ru_utime + children.ru_stime))
-print(json.dumps(marks))
+print(marks)
 """
 
 
@@ -91,6 +92,7 @@ def cases() -> list[Start]:
 
 def report(every: list[Start], console: Console) -> None:
     table = Table("case", "to true", "to python", "processor: to true", "to python", "goal", title="To begin")
+    table.columns[0].no_wrap = True
     true, bare = every[0], every[1]
     for case in every:
         clock, used = statistics.median(case.seconds), statistics.median(case.processor)
@@ -106,13 +108,11 @@ def report(every: list[Start], console: Console) -> None:
 
 
 def report_steps(rounds: int, where: str, console: Console) -> None:
-    import json
-
     taken: dict[str, list[float]] = {}
     for _ in range(rounds):
         done = subprocess.run([sys.executable, "-c", STEPS], check=True, capture_output=True, cwd=where)
         before = 0.0
-        for name, at in json.loads(done.stdout):
+        for name, at in ast.literal_eval(done.stdout.decode()):
             taken.setdefault(name, []).append(at - before)
             before = at
     bare = statistics.median(taken["the interpreter"])

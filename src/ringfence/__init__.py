@@ -460,7 +460,7 @@ _HOME = {
 
 def __getattr__(name: str) -> object:
     if name == "sync":
-        return getattr(__import__("ringfence.sync"), "sync")
+        return __import__("ringfence.sync", fromlist=["sync"])
     if name not in _HOME:
         raise AttributeError(f"module 'ringfence' has no attribute {name!r}")
     value: object = getattr(__import__(_HOME[name], fromlist=[name]), name)
