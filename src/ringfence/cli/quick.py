@@ -10,23 +10,28 @@ import errno
 import gc
 import os
 import sys
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 
-class Kind(NamedTuple):
-    """How the value of an option is read."""
+class Kind:
+    """How the value of an option is read; no dataclass or named tuple, which cost more than the reading.
 
-    of: str
-    """text, path, number, choice; flag: it has none."""
-    is_many: bool = False
+    Args:
+        of: text, path, number, choice; flag: it has none.
+    """
+
+    __slots__ = ("is_many", "of")
+
+    def __init__(self, of: str, *, is_many: bool = False) -> None:
+        self.of, self.is_many = of, is_many
 
 
-_TEXT, _TEXTS = Kind("text"), Kind("text", True)
-_PATH, _PATHS = Kind("path"), Kind("path", True)
-_NUMBER, _NUMBERS = Kind("number"), Kind("number", True)
+_TEXT, _TEXTS = Kind("text"), Kind("text", is_many=True)
+_PATH, _PATHS = Kind("path"), Kind("path", is_many=True)
+_NUMBER, _NUMBERS = Kind("number"), Kind("number", is_many=True)
 _FLAG, _COLOR = Kind("flag"), Kind("choice")
 
 OPTIONS: Final[dict[str, tuple[str, Kind]]] = {
