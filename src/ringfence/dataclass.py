@@ -122,8 +122,12 @@ class _Lazy:
         if hasattr(self.cls, "__post_init__"):
             lines.append(" self.__post_init__()")
         heads = ["self", *plain, *(["*", *keyword] if keyword else [])]
-        exec(f"def __init__({', '.join(heads)}):\n" + ("\n".join(lines) or " pass"), names)
-        init = names["__init__"]
+        # In the module's own names, as the standard decorator does: its annotations may be texts.
+        inner = "\n".join(f" {line}" for line in (f"def __init__({', '.join(heads)}):", *(lines or [" pass"])))
+        made: dict[str, Any] = {}
+        module = sys.modules.get(self.cls.__module__)
+        exec(f"def make({', '.join(names)}):\n{inner}\n return __init__", vars(module) if module else {}, made)
+        init = made["make"](**names)
         init.__qualname__ = f"{self.cls.__qualname__}.__init__"
         init.__module__ = self.cls.__module__
         init.__annotations__ = {name: self.body["__annotations__"][name] for name in self.own} | {"return": None}

@@ -8,6 +8,7 @@ import importlib
 import inspect
 import pickle
 import pkgutil
+import typing
 from collections.abc import Callable
 from typing import Any, ClassVar
 
@@ -178,6 +179,14 @@ def test_a_method_is_compiled_when_it_is_called_and_not_before() -> None:
 
     assert lazy.__init__ is not stand_in  # type: ignore[misc]  # as above
     assert "__lazy__" not in point(dataclasses).__dict__
+
+
+def test_annotations_of_a_compiled_init_are_found_in_its_module() -> None:
+    for number in range(10):
+        Packed(number)
+
+    assert typing.get_type_hints(Packed.__init__)["y"] == tuple[int, ...]
+    assert Packed.__init__.__globals__ is globals()
 
 
 def classes_of_ours() -> list[type]:
