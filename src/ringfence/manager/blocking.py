@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from ringfence.manager import policing, sandbox
     from ringfence.manager.arguments import Duration, Stdin
+    from ringfence.manager.loops_at_once import loop_place
     from ringfence.manager.options import OptionFields, SandboxOptions, StrPath, make_options
     from ringfence.manager.portal import portal
     from ringfence.values.outcome import Result
@@ -23,6 +24,7 @@ else:  # `import ringfence; ringfence.run` is paid by every program that may run
     asyncio = deferred_module("asyncio")
     policing = deferred_module("ringfence.manager.policing")
     sandbox = deferred_module("ringfence.manager.sandbox")
+    loop_place = deferred("ringfence.manager.loops_at_once", "loop_place")
     make_options = deferred("ringfence.manager.options", "make_options")
     portal = deferred("ringfence.manager.portal", "portal")
 
@@ -104,5 +106,6 @@ def wait_for(work: Coroutine[object, object, T]) -> T:
     try:
         asyncio.get_running_loop()
     except RuntimeError:
-        return asyncio.run(work)
+        with loop_place(work):
+            return asyncio.run(work)
     return portal().run(work)

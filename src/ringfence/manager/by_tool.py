@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ringfence.dataclass import dataclass, replace
+from ringfence.engines.room import OF_A_BOX, Hold
 from ringfence.errors import InvalidArgument
 from ringfence.manager.configuring import home_directory
 from ringfence.manager.leases import BoxHolder, Lease, OwnBoxes
@@ -57,6 +58,8 @@ class ToolRunners:
         self._refusal = refusal
         self._by_tool: dict[str, ToolRunner] = {}
         self._is_closed = False
+        self.hold: Hold | None = None
+        """The room for its descriptors."""
         self.first = self.of(parts.reporting.who.tool)
         """That of the tool that is named, or of commands."""
 
@@ -107,6 +110,8 @@ class ToolRunners:
 
         def opened() -> None:
             reporting.opened(holder.usage)
+            if self.hold is not None:
+                self.hold.shrink(OF_A_BOX)
             lease = holder.lease
             if assembly.blueprint is not None and lease is not None and not lease.is_lent and lease.grant.network:
                 assembly.blueprint.networks.belongs(lease.box.network_name, reporting.who, parts.confirmation)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Self, Unpack
 from ringfence.dataclass import dataclass, replace
 from ringfence.deferred import deferred, deferred_module
 from ringfence.engines.loops import run_there, runs_elsewhere
+from ringfence.engines.room import TO_MAKE_A_BOX, descriptor_room
 from ringfence.errors import Closed, Internal, InvalidArgument, PermissionDenied, RingfenceError
 from ringfence.manager.arguments import Duration, Size, Stdin, StreamArguments, make_request
 from ringfence.manager.assemble import warn_of
@@ -114,6 +115,8 @@ class Sandbox:
 
     async def __aenter__(self) -> Self:
         try:
+            if not self._parts.is_pooled and self._runners.hold is None:
+                self._runners.hold = await descriptor_room().take(TO_MAKE_A_BOX, "another sandbox")
             self._assembly.journal.recover()
             warn_of(self._assembly.journal.take_notes())
         except BaseException:
@@ -142,6 +145,8 @@ class Sandbox:
             self._reporting.closed()
             if not self._parts.is_pooled:
                 self._assembly.journal.close()
+            if self._runners.hold is not None:
+                self._runners.hold.give_back()
 
     async def open(self) -> None:
         """Make the box now, instead of at the first call that may run; the ordinary one, where that would choose.
