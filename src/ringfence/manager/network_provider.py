@@ -45,15 +45,19 @@ class SandboxNetworks:
         if self._networking is None:
             from ringfence.manager.network_secrets import sources_of  # both load what signs, and much else
             from ringfence.manager.networking import Networking
+            from ringfence.manager.parent_proxies import parents_of
 
             options = self._options
             typed = () if options.asked_network is None else tuple(options.asked_network.secrets)
+            environ, secrets = self._caller.environ, self._config.secrets
+            parents = parents_of(environ, self._config.parent_proxy)
             self._networking = Networking(
                 self._journal,
-                lambda network: sources_of(network, typed, self._config.secrets, self._caller.environ),
+                lambda network: sources_of(network, typed, secrets, environ, parents=parents),
                 options.confirmation,
                 Principal(agent_id=options.agent_id, org_id=options.org_id),
                 _git_settings(dict(options.variables)),
+                parents,
             )
         return self._networking
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ringfence.policy.model import Setting
     from ringfence.policy.network_meeting import host_covers, meet, meet_lists, narrowed_networks
     from ringfence.policy.network_reading import plain_rule
-    from ringfence.policy.reach import fault_of
+    from ringfence.policy.reach_rules import fault_of
     from ringfence.policy.terms import Terms
 else:
     host_covers = deferred("ringfence.policy.network_meeting", "host_covers")
@@ -29,7 +29,7 @@ else:
     meet_lists = deferred("ringfence.policy.network_meeting", "meet_lists")
     narrowed_networks = deferred("ringfence.policy.network_meeting", "narrowed_networks")
     plain_rule = deferred("ringfence.policy.network_reading", "plain_rule")
-    fault_of = deferred("ringfence.policy.reach", "fault_of")
+    fault_of = deferred("ringfence.policy.reach_rules", "fault_of")
 
 _BUDGET: Final = {
     "network.budget.body": "body_bytes",

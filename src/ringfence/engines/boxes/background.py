@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from ringfence.engines.boxes.process import BoxProcess
     from ringfence.engines.boxes.work import Work
     from ringfence.values.limits import Limit
+    from ringfence.values.outcome import Result
 else:
     BoxProcess = deferred("ringfence.engines.boxes.process", "BoxProcess")
 
@@ -113,6 +114,7 @@ class Background:
             readers,
             inside.limits,
             inside.results.of_process,
+            self._complete if inside.results.network is not None else None,
             on_terminal=on_terminal,
             kills=inside.results.memory_kills(),
         )
@@ -126,6 +128,12 @@ class Background:
         self._processes[job.id] = process
         inside.standing.wake()
         return process
+
+    async def _complete(self, request: Request, result: Result) -> Result:
+        """Add what the network has refused."""
+        inside = self._inside
+        is_alone = not inside.running.calls and not self.living
+        return await inside.results.with_network(request, result, is_alone=is_alone)
 
     def _forget(self) -> None:
         ended = [process for process in self._processes.values() if not process.alive]
