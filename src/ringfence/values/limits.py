@@ -1,11 +1,11 @@
 """How much a command may use: the limits, their names and their defaults."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
 from datetime import timedelta
 from enum import StrEnum
 from typing import Any, Self
 
+from ringfence.dataclass import dataclass, field_names, replace
 from ringfence.errors import InvalidArgument
 from ringfence.values.sizes import Duration, Size, bytes_of, seconds_of, show_size
 
@@ -128,9 +128,10 @@ class Limits:
 
 
 _TEXTS = (str, timedelta)
-_KINDS = tuple((field.name, (int, float) if field.name.endswith("_seconds") else (int,)) for field in fields(Limits))
+_NAMES = field_names(Limits)
+_KINDS = tuple((name, (int, float) if name.endswith("_seconds") else (int,)) for name in _NAMES)
 _READ_FROM_TEXT: tuple[tuple[str, Callable[[str, object], float]], ...] = tuple(
-    (field.name, seconds_of if field.name.endswith("_seconds") else bytes_of)
-    for field in fields(Limits)
-    if field.name.endswith(("_seconds", "_bytes"))
+    (name, seconds_of if name.endswith("_seconds") else bytes_of)
+    for name in _NAMES
+    if name.endswith(("_seconds", "_bytes"))
 )

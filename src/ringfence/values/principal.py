@@ -1,7 +1,6 @@
 """On whose behalf something runs, and in which sandbox."""
 
-from dataclasses import dataclass
-
+from ringfence.dataclass import dataclass, field_names
 from ringfence.errors import InvalidArgument
 
 _NAME_MAX = 256
@@ -23,7 +22,7 @@ class Principal:
     tool: str = "shell_exec"
 
     def __post_init__(self) -> None:
-        for name in self.__slots__:
+        for name in field_names(Principal):
             value = getattr(self, name)
             if value is not None and not (isinstance(value, str) and len(value) <= _NAME_MAX):
                 raise InvalidArgument(f"{name} is not text of at most {_NAME_MAX} characters", hint="use a short name")
