@@ -1,12 +1,18 @@
 """Decisions that need not be taken again: an agent runs the same short lines again and again."""
 
-from ringfence.policy.decide import Place
-from ringfence.policy.given import Given
-from ringfence.policy.terms import Terms
-from ringfence.values.grant import Grant
-from ringfence.values.verdict import Decision
+from __future__ import annotations
 
-Judged = tuple[str, Place, str | None, Given]
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ringfence.policy.decide import Place
+    from ringfence.policy.given import Given
+    from ringfence.policy.terms import Terms
+    from ringfence.values.grant import Grant
+    from ringfence.values.verdict import Decision
+
+    Judged = tuple[str, Place, str | None, Given]
+
 _MOST = 256
 
 
