@@ -405,11 +405,11 @@ def test_a_manager_has_both_kernels_at_once(place: Place) -> None:
             return done.wall.name, done.stdout.strip().splitlines()[-1]
 
         harmless, risky = await asyncio.gather(release(look), release(f"eval('1')\n{look}"))
-        assert harmless == ("unshare", os.uname().release)
+        assert harmless == ("bwrap", os.uname().release)
         assert risky[0] == "gvisor" and risky[1] != os.uname().release
         assert await release(f"eval('1')\n{look}", "s") == risky
         assert await release(look, "s") == risky, "a session has one wall"
-        assert (await release(look, "t"))[0] == "unshare"
+        assert (await release(look, "t"))[0] == "bwrap"
         assert isinstance((await manager.execute_code("python", HIGH, session_id="t")).ending, Refused)
 
     managed(work, policy("permissive", "own_kernel"))
@@ -432,7 +432,7 @@ def test_an_engine_that_cannot_isolate_is_an_error_unless_the_policy_names_one_t
     assert harmless.wall is not None and harmless.wall.name == "bwrap"
 
 
-# --- Landlock alone, and a full wall for what is risky ----------------------------------------------------------------
+# --- Landlock alone, and bubblewrap for what is risky -----------------------------------------------------------------
 
 PROGRAM = """
 import asyncio, json, os, sys
@@ -477,5 +477,5 @@ def test_a_weak_wall_for_harmless_code_is_never_that_of_risky_code() -> None:
 
     assert done.returncode == 0, done.stderr
     safe, refused, again, stands_in = json.loads(done.stdout)
-    assert (safe, again, stands_in) == ("landlock", "landlock", "unshare")
+    assert (safe, again, stands_in) == ("landlock", "landlock", "bwrap")
     assert "HIGH risk (eval, line 1)" in refused and "landlock: lacks host names hidden" in refused

@@ -62,9 +62,6 @@ def probe_of(name: str) -> Probe:
 def confiners(*, bwrap_path: str | None = None) -> tuple[Confiner, ...]:
     """The confiners of this platform, in the order of preference: the quickest of those that give everything first.
 
-    Args:
-        bwrap_path: which bubblewrap; whoever names one wants it.
-
     Raises:
         InitializationFailed: there are none for this platform.
     """
@@ -74,9 +71,7 @@ def confiners(*, bwrap_path: str | None = None) -> tuple[Confiner, ...]:
         from ringfence.confinement.linux.landlock_only import LandlockOnly
         from ringfence.confinement.linux.unshare import Unshare
 
-        bubblewrap, own = Bubblewrap(bwrap_path), Unshare()
-        first = (own, bubblewrap) if bwrap_path is None else (bubblewrap, own)
-        return (*first, GVisor(), LandlockOnly())
+        return (Bubblewrap(bwrap_path), Unshare(), GVisor(), LandlockOnly())
     if sys.platform == "darwin":
         raise InitializationFailed(
             "running behind sandbox-exec is not built yet; only its profile is",
