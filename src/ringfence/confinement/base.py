@@ -202,6 +202,8 @@ class Launch:
     seccomp: bytes
     filter_by_helper: bool = False
     """Whether PID 1 applies the seccomp filter itself."""
+    is_first: bool = False
+    """Whether the process that carries out the plan is PID 1 already."""
     description: str = ""
     """What goes where `options` would, for a wall that is described as a whole and not by words."""
     before: tuple[str, ...] = ()
