@@ -21,6 +21,7 @@ from hypercorn.config import Config
 
 from tests.support.git_server import git_server, run_git
 from tests.support.internet import HOSTS, OPEN_PASSWORD
+from tests.support.ssh_git_server import CHANGED, KNOWN, UNKNOWN, serve_ssh
 
 _PAGE = b"<html><head><title>A page</title></head><body><h1>Hello</h1><p>from outside</p></body></html>"
 
@@ -98,7 +99,7 @@ def grpc_server(root: Path) -> grpc.Server:
 
 def fill(repository: Path, root: Path) -> None:
     """A first commit."""
-    work = root / "tmp" / f"first-{repository.parent.name}"
+    work = root / "tmp" / f"first-{repository.parent.name}-{repository.name}"
     run_git("init", "-q", "--initial-branch=main", str(work))
     (work / "README").write_text("hello from outside\n")
     run_git("-C", str(work), "add", "README")
@@ -122,6 +123,11 @@ async def main() -> None:
             context.load_cert_chain(root / f"{name}.pem")
             server = git_server(root / "repositories" / name, context, token, HOSTS[name], 443)
             fill(stack.enter_context(server).make_repository("first"), root)
+        for name in ("org/first.git", "org/second.git", "other/secret.git"):
+            repository = root / "repositories/ssh" / name
+            run_git("init", "-q", "--bare", "--initial-branch=main", str(repository))
+            fill(repository, root)
+        by_ssh = await serve_ssh(root, {name: HOSTS[name] for name in (KNOWN, CHANGED, UNKNOWN)})
         calls = grpc_server(root)
         calls.start()
         webs = [
@@ -135,6 +141,8 @@ async def main() -> None:
         ended.set()
         await asyncio.wait(webs, timeout=5)
         calls.stop(None)
+        for acceptor in by_ssh:
+            acceptor.close()
 
 
 async def answering(address: str) -> None:
