@@ -11,6 +11,7 @@ import argparse
 import asyncio
 import http.client
 import os
+import socket
 import ssl
 import subprocess
 import sys
@@ -28,6 +29,7 @@ from rich.table import Table
 from ringfence.egress.base import Refusal, RequestHead, Stream, Swapped
 from ringfence.egress.inspection.authority import Authority
 from ringfence.egress.inspection.inspector import HttpInspector
+from ringfence.egress.sockets import stream_of
 from ringfence.policy.reach import Judged
 from ringfence.values.hosts import Host, canonical_host
 from ringfence.values.network import NetworkDoor, NetworkGrant
@@ -109,11 +111,20 @@ async def inspect(directory: Path, port: int) -> None:
     trusted.set_alpn_protocols(["http/1.1"])
     inspector = HttpInspector(authority, lambda box: _NoSecrets())
 
-    async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        flow = _Flow(port, trusted)
-        await inspector.inspect(flow, Stream(reader, writer), await reader.read(65536), tls=True)
+    async def handle(connection: socket.socket) -> None:
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        stream = await stream_of(connection)
+        await inspector.inspect(_Flow(port, trusted), stream, await stream.reader.read(65536), tls=True)
 
-    await _listen(handle, None)
+    loop = asyncio.get_running_loop()
+    listener = socket.create_server(("127.0.0.1", 0))
+    listener.setblocking(False)
+    print(listener.getsockname()[1], flush=True)
+    loop.run_in_executor(None, lambda: (sys.stdin.read(), os._exit(0)))
+    served = set()
+    while True:
+        connection, _ = await loop.sock_accept(listener)
+        served.add(loop.create_task(handle(connection)))
 
 
 async def _listen(handle: Any, context: ssl.SSLContext | None) -> None:
@@ -135,8 +146,9 @@ class _Flow:
         return Judged(verdict=Verdict.ALLOW, reason="")
 
     async def dial(self, *, tls: bool, alpn: Sequence[str] = ()) -> Stream:
-        context = self._trusted if tls else None
-        return Stream(*await asyncio.open_connection("127.0.0.1", self.port, ssl=context, server_hostname=HOST.text))
+        connected = socket.create_connection(("127.0.0.1", self.port))
+        connected.setblocking(False)
+        return await stream_of(connected, context=self._trusted if tls else None, host=HOST)
 
     def spend(self, sent: int) -> bool:
         return True

@@ -13,7 +13,7 @@ from typing import Final
 
 from ringfence.egress.base import Stream
 
-_PIECE: Final = 64 * 1024
+_PIECE: Final = 256 * 1024
 _LINGER_SECONDS: Final = 2.0
 _LINGER_BYTES: Final = 4 * 1024 * 1024
 
@@ -25,6 +25,8 @@ class Wire:
         self._reader = stream.reader
         self._writer = stream.writer
         self._held = b""
+        # Else the next piece is read only once nearly all of the last one is gone.
+        self._writer.transport.set_write_buffer_limits(high=2 * _PIECE)
         self.touched_at = time.monotonic()
         """When something last moved."""
 
