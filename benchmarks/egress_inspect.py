@@ -4,7 +4,7 @@ python -m benchmarks.egress_inspect [rounds] [--mitmdump PATH]
 
 Server, inspection and client are three processes; the client is Python's own `http.client`. Cases take turns within one
 run, so that their ratios can be compared. mitmproxy, which is what one would use instead, is measured beside it where
-`--mitmdump` names its program (it needs a virtual environment of its own).
+`make alternatives` has installed it, or `--mitmdump` names its program.
 """
 
 import argparse
@@ -26,6 +26,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.alternatives import HERE
 from ringfence.egress.base import Refusal, RequestHead, Stream, Swapped
 from ringfence.egress.inspection.authority import Authority
 from ringfence.egress.inspection.inspector import HttpInspector
@@ -56,7 +57,8 @@ class Case:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("rounds", nargs="?", type=int, default=ROUNDS)
-    parser.add_argument("--mitmdump", default=os.environ.get("RINGFENCE_MITMDUMP", ""))
+    installed = HERE / "mitmproxy/bin/mitmdump"
+    parser.add_argument("--mitmdump", default=str(installed) if installed.exists() else "")
     parser.add_argument("--role", choices=("server", "inspection"))
     parser.add_argument("--directory", type=Path)
     parser.add_argument("--port", type=int, default=0)
@@ -257,7 +259,7 @@ def compare(directory: Path, rounds: int, mitmdump: str) -> None:
         console.print(f"memory of the process that inspects: {inspection.memory_mb:.0f} MB", end="")
         console.print(f"; of mitmproxy: {memory_mb(mitm[0].pid):.0f} MB" if mitm else "")
         if mitm is None:
-            console.print("left out: mitmproxy (--mitmdump PATH, or RINGFENCE_MITMDUMP)")
+            console.print("left out: mitmproxy (`make alternatives`, or --mitmdump PATH)")
     finally:
         for each in (server, inspection):
             each.close()

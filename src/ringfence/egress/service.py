@@ -72,6 +72,11 @@ class EgressService:
         """The certificate, in PEM, of who signs for hosts that are looked into."""
         return (await self._started()).authority
 
+    @property
+    def pid(self) -> int:
+        """Of its process; 0 if there is none."""
+        return 0 if self._running is None else self._running.process.pid
+
     async def known_hosts(self) -> str:
         """The line by which clients of SSH in a box know the proxy."""
         return (await self._started(ends_ssh=True)).known_hosts
