@@ -24,6 +24,15 @@ from tests.support.internet import HOSTS, OPEN_PASSWORD
 from tests.support.ssh_git_server import CHANGED, KNOWN, UNKNOWN, serve_ssh
 
 _PAGE = b"<html><head><title>A page</title></head><body><h1>Hello</h1><p>from outside</p></body></html>"
+_PACKAGES = b"""Package: greeting
+Version: 1.0
+Architecture: all
+Maintainer: A <a@example.com>
+Filename: ./greeting_1.0_all.deb
+Size: 1
+SHA256: 0000000000000000000000000000000000000000000000000000000000000000
+Description: hello from outside
+"""
 
 
 class Web:
@@ -56,7 +65,10 @@ class Web:
                 break
         status, kind, more = 200, b"text/plain", []
         content = f"hello from outside by HTTP/{scope['http_version']}\n".encode()
-        if scope["path"] == "/page":
+        if scope["path"].startswith("/apt/"):  # a repository of one package, whose index is all there is
+            is_index = scope["path"].endswith("/Packages")
+            status, content = (200, _PACKAGES) if is_index else (404, b"nothing\n")
+        elif scope["path"] == "/page":
             kind, content = b"text/html", _PAGE
         elif scope["path"] in ("/echo", "/error"):
             given = headers.get("authorization", "").encode("latin-1")
