@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -247,3 +248,56 @@ def test_http_on_a_port_for_ssh_is_refused(net: Internet) -> None:
     done = net.run(f"curl -sS -X GIT-UPLOAD-PACK http://{KNOWN}:22/org/first", by_file(net, READ))
 
     assert "is for git by SSH" in done.stdout + done.stderr
+
+
+def test_of_the_clients_variables_only_gits_protocol_goes_on(net: Internet) -> None:
+    ssh = "ssh -o SetEnv=LD_PRELOAD=/x -o SendEnv=GIT_PROTOCOL"
+
+    done = net.run(f"GIT_PROTOCOL=version=2 {ssh} git@{KNOWN} git-upload-pack org/first </dev/null", by_file(net, READ))
+
+    assert "version 2" in done.stdout, done.stderr
+    assert asked_of_server(net)[-1]["env"] == {"GIT_PROTOCOL": "version=2"}
+
+
+def test_bytes_out_are_counted_and_end_with_the_budget(net: Internet) -> None:
+    fill = "head -c 3000000 /dev/urandom > large; git add large"
+    words = f"set -e; cd $(mktemp -d); git clone -q git@{KNOWN}:org/second p; cd p; {fill}; {COMMIT} large; git push -q"
+
+    refused = net.run(words, by_file(net, {**PUSH, "budget": {"total_out": "1MB"}}))
+    pushed = net.run(words, by_file(net, {**PUSH, "budget": {"total_out": "9MB"}}))
+
+    assert "the bytes that may be sent are sent" in refused.stderr
+    assert of_git(refused)[-1] == ("GIT-RECEIVE-PACK", "/org/second", "deny")
+    assert pushed.exit == 0, pushed.stderr
+    assert pushed.records[-1]["network_bytes_sent"] > 3_000_000
+
+
+FLOOD = """
+import asyncio, sys
+import asyncssh
+
+async def main():
+    # Each asks for a repository that no rule allows.
+    async with asyncssh.connect(sys.argv[1], username="git", known_hosts=None, config=None) as connection:
+        opened, refused = [], 0
+        for _ in range(40):
+            try:
+                opened.append(await connection.create_process("git-upload-pack 'org/other'", stdin=asyncssh.PIPE))
+            except asyncssh.ChannelOpenError:
+                refused += 1
+        print(len(opened) + refused)
+asyncio.run(main())
+"""
+
+
+def test_many_sessions_on_a_connection_are_each_refused_and_what_follows_is_served(net: Internet) -> None:
+    (net.workspace / "flood.py").write_text(FLOOD)
+
+    done = net.run(
+        f"HOME=/tmp {sys.executable} flood.py {KNOWN} && git clone -q git@{KNOWN}:org/first after && rm -rf after",
+        by_file(net, READ),
+    )
+
+    assert done.exit == 0, done.stderr
+    assert done.stdout.startswith("40")
+    assert of_git(done)[-1] == ("GIT-UPLOAD-PACK", "/org/first", "allow")

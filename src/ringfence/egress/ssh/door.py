@@ -27,6 +27,7 @@ from ringfence.values.verdict import Verdict
 _LOGIN_SECONDS: Final = 10.0
 _IDLE_SECONDS: Final = 15.0
 _END_SECONDS: Final = 3.0
+_SESSIONS: Final = 8  # on one connection: one is carried, others wait for no longer than it takes to refuse them
 _REFUSED: Final = 128  # how git's own programs end when something is wrong
 
 
@@ -49,6 +50,7 @@ class SshConnection:
         self._side = side
         self._tasks: set[asyncio.Task[Any]] = set()
         self._connection: asyncssh.SSHServerConnection | None = None
+        self.sessions = 0
         self._busy = False
         self._idle_since = asyncio.get_running_loop().time()
 
@@ -96,6 +98,7 @@ class SshConnection:
         return self._box.refuse(self._flow.door, self._flow.host.text, self._flow.port, told)
 
     async def requested(self, process: "asyncssh.SSHServerProcess[bytes]") -> None:
+        assert isinstance(process, _Process)
         task = asyncio.current_task()
         assert task is not None
         self._tasks.add(task)
@@ -107,7 +110,7 @@ class SshConnection:
         with contextlib.suppress(asyncssh.Error, OSError):
             process.exit(status)
 
-    async def _answered(self, process: "asyncssh.SSHServerProcess[bytes]") -> int:
+    async def _answered(self, process: "_Process") -> int:
         refused: Refusal | None
         try:
             command = self._command(process)
@@ -123,12 +126,12 @@ class SshConnection:
             self._busy = False
             self._idle_since = asyncio.get_running_loop().time()
 
-    def _command(self, process: "asyncssh.SSHServerProcess[bytes]") -> GitCommand:
+    def _command(self, process: "_Process") -> GitCommand:
         if process.command is None:
             raise BadCommand("only git's own services pass by SSH")
         return read_command(process.command)
 
-    def _wrong_user(self, process: "asyncssh.SSHServerProcess[bytes]") -> Refusal | None:
+    def _wrong_user(self, process: "_Process") -> Refusal | None:
         user = str(process.get_extra_info("username", ""))
         rule = self._flow.rule
         if rule is not None and user == rule.ssh_user:
@@ -140,15 +143,12 @@ class SshConnection:
         decided = await self._flow.decide(RequestHead(command.method, command.path, ()), is_ssh=True)
         return decided if isinstance(decided, Refusal) else None
 
-    async def _carried(self, process: "asyncssh.SSHServerProcess[bytes]", command: GitCommand) -> int:
+    async def _carried(self, process: "_Process", command: GitCommand) -> int:
         flow, carried = self._flow, Carried()
         started_at, started = time.time(), time.monotonic()
         reason, verdict, failed = flow.judged.reason, Verdict.ALLOW, 0
-        protocol = process.env.get("GIT_PROTOCOL", "")
         try:
-            return await carry(
-                process, command, flow, self._side, carried, protocol=protocol if is_protocol(protocol) else ""
-            )
+            return await carry(process, command, flow, self._side, carried, protocol=process.protocol)
         except NotTaken as fault:
             reason, verdict, failed = str(fault), Verdict.DENY, 403
             return _told(process, Refusal(failed, reason_line(reason)))
@@ -191,6 +191,26 @@ class _Process(asyncssh.SSHServerProcess[bytes]):
     def __init__(self, connection: SshConnection) -> None:
         super().__init__(connection.requested, None, asyncssh.sftp.MIN_SFTP_VERSION, allow_scp=False)
         self._ended = connection
+        self.protocol = ""
+        """What the client says of git's protocol (`GIT_PROTOCOL`)."""
+
+    def connection_made(self, chan: Any) -> None:
+        super().connection_made(chan)
+        self._ended.sessions += 1
+        # The library keeps every variable that it is told of; here one is of use, and the rest would fill our memory.
+        chan._process_env_request = self._told_of_variable
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._ended.sessions -= 1
+        super().connection_lost(exc)
+
+    def _told_of_variable(self, packet: Any) -> bool:
+        name, value = bytes(packet.get_string()), bytes(packet.get_string())
+        packet.check_end()
+        if name != b"GIT_PROTOCOL" or not is_protocol(said := value.decode("ascii", "replace")):
+            return False
+        self.protocol = said
+        return True
 
     def subsystem_requested(self, subsystem: str) -> bool:
         self._ended.refuse(f"only git's own services pass by SSH, not the subsystem {visible(subsystem)[:40]}")
@@ -204,6 +224,8 @@ class _Server(asyncssh.SSHServer):
         self._ended = connection
 
     def session_requested(self) -> "_Process":
+        if self._ended.sessions >= _SESSIONS:
+            raise asyncssh.ChannelOpenError(asyncssh.OPEN_RESOURCE_SHORTAGE, "Ringfence: too many sessions at once")
         return _Process(self._ended)
 
     def begin_auth(self, username: str) -> bool:
@@ -232,11 +254,11 @@ class _Server(asyncssh.SSHServer):
         return False
 
 
-def _asked(process: "asyncssh.SSHServerProcess[bytes]") -> str:
+def _asked(process: "_Process") -> str:
     return "a shell" if process.command is None else f"`{visible(process.command)[:120]}`"
 
 
-def _told(process: "asyncssh.SSHServerProcess[bytes]", refusal: Refusal) -> int:
+def _told(process: "_Process", refusal: Refusal) -> int:
     """Say it where git prints it."""
     with contextlib.suppress(asyncssh.Error, OSError):
         process.stderr.write(refusal.reason.encode("ascii", "replace") + b"\n")
