@@ -29,6 +29,12 @@ class Channel:
     def get_recv_window(self) -> int:
         return 2**21
 
+    def get_read_datatypes(self) -> tuple[int, ...]:
+        return ()
+
+    def get_write_datatypes(self) -> tuple[int, ...]:
+        return ()
+
 
 class Packet:
     def __init__(self, *texts: bytes) -> None:
