@@ -30,7 +30,7 @@ from ringfence.manager.secret_sources import (
 )
 from ringfence.policy.document import Mark
 from ringfence.policy.hosts import HostRule
-from ringfence.policy.reach import means_host
+from ringfence.policy.reach_rules import means_host
 from ringfence.values.hosts import Host
 from ringfence.values.network import SecretGrant, SecretPlace, SecretStyle
 from ringfence.values.sizes import parse_duration

@@ -15,11 +15,12 @@ from typing import Any, Final
 import asyncssh
 
 from ringfence.egress.base import DialRefused, Refusal, RequestHead
-from ringfence.egress.flow import Box, BoxFlow, reason_line, visible
+from ringfence.egress.flow import Box, BoxFlow
 from ringfence.egress.sockets import Client
 from ringfence.egress.ssh.base import SshSide
 from ringfence.egress.ssh.command import BadCommand, GitCommand, is_protocol, read_command
 from ringfence.egress.ssh.upstream import Carried, NotTaken, carry
+from ringfence.egress.wording import reason_line, visible
 from ringfence.policy.reach import Judged
 from ringfence.values.network_event import NetworkEvent
 from ringfence.values.verdict import Verdict

@@ -105,7 +105,7 @@ async def carry(
 
 
 async def _signed_in(flow: BoxFlow, side: SshSide, login: SshLogin, carried: Carried) -> asyncssh.SSHClientConnection:
-    connected = await flow.connect(recorded=False)
+    connected = await flow.connect()
     try:
         return await _greeted(connected, flow, side, login, carried)
     except BaseException:
