@@ -175,7 +175,7 @@ def test_sftp_is_refused(net: Internet) -> None:
 
 FORWARDED: Final = {
     "a port": f"-W {HOSTS[KNOWN]}:22 git@{KNOWN} </dev/null",
-    "a listening port": f"-R 127.0.0.1:9999:127.0.0.1:22 -o ExitOnForwardFailure=yes git@{KNOWN} echo SSH-2",
+    "a listening port": f"-R 127.0.0.1:9999:127.0.0.1:22 -o ExitOnForwardFailure=yes git@{KNOWN} true",
 }
 
 
@@ -184,9 +184,11 @@ def test_nothing_is_forwarded(net: Internet, words: str) -> None:
     refused = net.run(f"ssh {words}", by_file(net, READ))
     through = net.run(f"{WITH_KEY} {words}", RAW)
 
-    assert "SSH-2" not in refused.stdout
+    assert refused.exit != 0
+    assert refused.stdout == ""
     assert any("not forwarded" in each["why"] for each in refused.records if each["verdict"] == "deny")
-    assert "SSH-2" in through.stdout, through.stderr
+    assert through.exit == 0, through.stderr
+    assert "SSH-2" in through.stdout or "-W" not in words
 
 
 @pytest.mark.parametrize(
@@ -217,7 +219,7 @@ def test_a_server_that_is_not_the_one_that_is_known_is_refused(net: Internet, ho
     assert refused.exit != 0
     assert reason in refused.stderr
     assert seen == before
-    assert [each[2] for each in of_git(refused)] == ["deny"]
+    assert [each["result"] for each in refused.records if each.get("method")] == ["refused"]
     assert trusted.exit == 0, trusted.stderr
 
 
@@ -267,7 +269,8 @@ def test_bytes_out_are_counted_and_end_with_the_budget(net: Internet) -> None:
     pushed = net.run(words, by_file(net, {**PUSH, "budget": {"total_out": "9MB"}}))
 
     assert "the bytes that may be sent are sent" in refused.stderr
-    assert of_git(refused)[-1] == ("GIT-RECEIVE-PACK", "/org/second", "deny")
+    assert refused.records[-1]["method"] == "GIT-RECEIVE-PACK"
+    assert refused.records[-1]["result"] == "refused"
     assert pushed.exit == 0, pushed.stderr
     assert pushed.records[-1]["network_bytes_sent"] > 3_000_000
 
