@@ -8,9 +8,9 @@ always the address that was looked at.
 import asyncio
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
-from dataclasses import dataclass, field
 from typing import Protocol
 
+from ringfence.dataclass import dataclass, field
 from ringfence.egress.ssh.base import SshLogin
 from ringfence.policy.reach import Judged
 from ringfence.values.hosts import Host

@@ -1,11 +1,12 @@
 """What the proxy needs from outside to end SSH: its own host key, and whoever knows servers and signs."""
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
 from typing import Final
 
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from ringfence.dataclass import dataclass, field
 
 HOST_KEYS: Final = ("host_keys", "authorities", "revoked")
 """Fields of `SshLogin`, as they are told by the wire."""

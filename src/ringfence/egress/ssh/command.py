@@ -7,9 +7,9 @@ on is written anew from what was read.
 
 import re
 import shlex
-from dataclasses import dataclass
 from typing import Final
 
+from ringfence.dataclass import dataclass
 from ringfence.values.network import GIT_PUSH, GIT_READ
 
 _SERVICES: Final = {method.lower(): method for method in (*GIT_READ, *GIT_PUSH)}

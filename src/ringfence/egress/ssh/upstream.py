@@ -6,12 +6,12 @@ The proxy never has the key. It asks whoever has it, or their agent, for one sig
 import asyncio
 import socket
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final, cast
 
 import asyncssh
 from asyncssh.agent import SSHAgentClient, SSHAgentKeyPair
 
+from ringfence.dataclass import dataclass
 from ringfence.egress.base import DialRefused
 from ringfence.egress.flow import BoxFlow
 from ringfence.egress.sockets import close
