@@ -31,8 +31,8 @@ from ringfence.egress.plain import from_plain, to_plain
 from ringfence.egress.proxy import Proxy
 from ringfence.egress.resolve import SystemResolver
 from ringfence.egress.secrets.desk import Desk
-from ringfence.egress.ssh.base import HOST_KEYS, WITH_SSH, SshKey, SshLogin, SshSide
-from ringfence.egress.wire import Message, Wire, encoded_last, lane_of
+from ringfence.egress.ssh.base import SshKey, SshLogin, SshSide
+from ringfence.egress.wire import HOST_KEYS, WITH_SSH, Message, Wire, encoded_last, lane_of
 from ringfence.errors import InitializationFailed, RingfenceError
 from ringfence.values.network import NetworkGrant, SecretGrant, SecretPlace
 from ringfence.values.network_event import NetworkEvent

@@ -20,8 +20,7 @@ from typing import Any, Final
 from ringfence.dataclass import dataclass, field
 from ringfence.egress.base import Listeners, NetworkQuestion, Overseer
 from ringfence.egress.plain import from_plain, to_plain
-from ringfence.egress.ssh.base import HOST_KEYS, WITH_SSH
-from ringfence.egress.wire import Message, Wire, fits
+from ringfence.egress.wire import HOST_KEYS, WITH_SSH, Message, Wire, fits
 from ringfence.errors import InitializationFailed
 from ringfence.policy.reach import check_network
 from ringfence.values.network import NetworkDoor, NetworkGrant, SecretGrant

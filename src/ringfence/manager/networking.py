@@ -27,11 +27,9 @@ from ringfence.egress.base import Listeners, NetworkAnswer, NetworkQuestion, Sec
 from ringfence.egress.secrets.git_remotes import git_variables
 from ringfence.egress.secrets.placeholders import variables_of
 from ringfence.egress.service import Attachment, EgressService
-from ringfence.egress.ssh.base import SshLogin
 from ringfence.errors import InitializationFailed, PermissionDenied
 from ringfence.manager.secret_sources import SourceFailed
 from ringfence.manager.secrets import SecretSources
-from ringfence.manager.ssh_login import require_ssh, ssh_login, ssh_sign
 from ringfence.values.hosts import canonical_host
 from ringfence.values.network import NetworkGrant, SecretGrant
 from ringfence.values.principal import Principal
@@ -41,6 +39,7 @@ from ringfence.values.violation import Operation, Severity, Violation, Violation
 
 if TYPE_CHECKING:
     from ringfence.audit.journal import Entry, Journal
+    from ringfence.egress.ssh.base import SshLogin
     from ringfence.engines.base import NetKeeper
     from ringfence.values.network_event import NetworkEvent
     from ringfence.values.parent_proxy import ParentProxies
@@ -190,6 +189,8 @@ class Networking:
             if box in self._boxes:  # before anything of the one that has the name is touched
                 raise InitializationFailed(f"there is a box {box} already")
             if network.ends_ssh:
+                from ringfence.manager.ssh_login import require_ssh  # of an extra
+
                 require_ssh()
             made = ServedBox(self, box, self._sources_for(network))
             secrets = await made.sources.grants()
@@ -300,6 +301,8 @@ class Networking:
         Raises:
             SourceFailed: it is not known, or nobody may; says what would help.
         """
+        from ringfence.manager.ssh_login import ssh_login
+
         return await ssh_login(self._sources(box), canonical_host(host), port, self._home)
 
     async def ssh_sign(self, box: str, host: str, secret: str, public: bytes, data: bytes, flags: int) -> bytes:
@@ -308,6 +311,8 @@ class Networking:
         Raises:
             SourceFailed: it is something else, or the key is not for this host.
         """
+        from ringfence.manager.ssh_login import ssh_sign
+
         return await ssh_sign(self._sources(box), canonical_host(host), secret, public, data, flags)
 
     def _sources(self, box: str) -> SecretSources:

@@ -1,18 +1,11 @@
 """What the proxy needs from outside to end SSH: its own host key, and whoever knows servers and signs."""
 
 from collections.abc import Awaitable, Callable
-from typing import Final
 
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from ringfence.dataclass import dataclass, field
-
-HOST_KEYS: Final = ("host_keys", "authorities", "revoked")
-"""Fields of `SshLogin`, as they are told by the wire."""
-
-WITH_SSH: Final = "ssh"
-"""What the proxy's process is told if its first box needs it."""
 
 SshSign = Callable[[str, str, str, bytes, bytes, int], Awaitable[bytes]]
 """box, host, name of the secret, public key, what is signed, flags of the agent's protocol: the signature.
