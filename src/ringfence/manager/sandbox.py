@@ -8,6 +8,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self, Unpack
 
+from ringfence.approvals.base import ConfirmationService
 from ringfence.audit.violations import ViolationStore
 from ringfence.engines.base import Box, Process
 from ringfence.engines.loops import run_there, runs_elsewhere
@@ -442,6 +443,19 @@ class Sandbox:
     def terms(self) -> Terms | None:
         """What the policy says about its tool and role, or about commands; None without a policy."""
         return self._assembly.terms
+
+    def terms_of(self, tool: str) -> Terms | None:
+        """The same about another of the policy's tools.
+
+        Raises:
+            InvalidConfig: no policy knows it.
+        """
+        return self._assembly.for_tool(tool).terms
+
+    @property
+    def confirmation(self) -> ConfirmationService | None:
+        """Who is asked where the policy says so."""
+        return self._parts.confirmation
 
     @property
     def wall(self) -> Wall | None:
