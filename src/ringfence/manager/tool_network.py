@@ -58,7 +58,9 @@ async def tool_network(options: SandboxOptions, environ: Mapping[str, str], host
     journal = open_journal(environ, home)
     try:
         networking = Networking(
-            journal, lambda granted: sources_of(granted, typed, config.secrets, environ, (workspace,))
+            journal,
+            lambda granted: sources_of(granted, typed, config.secrets, environ, (workspace,)),
+            options.confirmation,
         )
         name = f"{_NAME}-{os.urandom(4).hex()}"
         box = await networking.attach_tools(name, replace(network, publish=(), reach=()))
