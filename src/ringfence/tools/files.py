@@ -177,7 +177,7 @@ class _FileTool:
                     said = await work(_InBox(sandbox, terms))
         except PathAccessDenied as refusal:
             reason = Reason(Verdict.DENY, refusal.rule or "workspace", refusal.message, refusal.hint)
-            return _refused(decision, reason, refusal.message)
+            return _refused(decision, reason, f"{refusal.path}: {refusal.strerror}")  # the rule is said once
         except RingfenceError as fault:
             return Result(ending=Exited(1), stderr_bytes=f"{self.name}: {fault}\n".encode())
         data = said.encode() if isinstance(said, str) else said

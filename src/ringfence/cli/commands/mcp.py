@@ -2,6 +2,8 @@
 
 import asyncio
 import os
+import shutil
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -19,9 +21,13 @@ from ringfence.cli.network_options import (
     typed_network,
 )
 from ringfence.cli.options import typed_limits, typed_options
-from ringfence.cli.say import print_line
+from ringfence.cli.say import print_line, print_note
 from ringfence.errors import InvalidArgument, NotInstalled
 from ringfence.manager.assemble import has_policy
+from ringfence.manager.granting import current_directory
+from ringfence.mcp.clients import CLIENTS, Command, Scope
+from ringfence.mcp.installing import plan
+from ringfence.mcp.installing import write as write_change
 from ringfence.values.outcome import SIGNAL_BASE
 from ringfence.values.sizes import parse_size
 
@@ -144,3 +150,56 @@ def serve(
     )
     ended_by = asyncio.run(serve_stdio(settings, *claim_standard_streams(), print_line))
     raise Finished(SIGNAL_BASE + ended_by if ended_by else 0)
+
+
+@mcp.command()
+def install(
+    client: Annotated[
+        str,
+        typer.Argument(metavar="CLIENT", help=f"One of {', '.join(CLIENTS)}.", autocompletion=lambda: list(CLIENTS)),
+    ],
+    options: Annotated[
+        list[str] | None, typer.Argument(metavar="OPTION...", help="After --, what `ringfence mcp` is given.")
+    ] = None,
+    scope: Annotated[
+        Scope | None,
+        typer.Option(metavar="SCOPE", help="For this project, or for the user; default: what the client has."),
+    ] = None,
+    name: Annotated[str, typer.Option(metavar="NAME", help="What the client calls the server.")] = "ringfence",
+    write: Annotated[bool, typer.Option("--write", help="Make the change; else it is only shown.")] = False,
+) -> None:
+    """Show the change that tells a client of the server; with --write, make it.
+
+    Nothing in the client's file is lost: what cannot be kept is not written, and the old file stays beside the new one.
+
+    Example:
+
+        ringfence mcp install claude-code --write -- --shadow --allow pip
+    """
+    found = CLIENTS.get(client)
+    if found is None:
+        raise InvalidArgument(f"there is no client {client!r} here", hint=f"one of {', '.join(CLIENTS)}")
+    chosen = scope or found.scopes[0]
+    here = current_directory()
+    change = plan(found, chosen, name, _server_command(options or [], chosen, here), here, Path.home())
+    if not change.is_needed:
+        print_note(f"{change.path} says so already")
+        return
+    print(change.diff, end="")
+    if not write:
+        print_note(f"nothing was written; --write changes {change.path}")
+    else:
+        kept = write_change(change)
+        print_note(f"written: {change.path}" + (f"; before: {kept}" if kept is not None else ""))
+    if found.note:
+        print_note(found.note)
+
+
+def _server_command(options: list[str], scope: Scope, here: Path) -> Command:
+    """Ourselves, by a path that does not depend on the client's PATH; with the workspace, where the client may be
+    anywhere when it starts us."""
+    own = shutil.which(sys.argv[0]) if os.path.basename(sys.argv[0]) == "ringfence" else None
+    program = [os.path.abspath(own)] if own is not None else [sys.executable, "-m", "ringfence.cli.app"]
+    named = any(word in ("-w", "--workspace", "--roots") or word.startswith("--workspace=") for word in options)
+    place = ["--workspace", os.fspath(here)] if scope is Scope.USER and not named else []
+    return Command(program[0], (*program[1:], "mcp", *place, *options))
