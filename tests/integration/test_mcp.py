@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import shutil
 import subprocess
@@ -304,19 +303,41 @@ def test_roots_are_the_workspace_only_if_the_person_says_so(stage: Stage, era: s
 
 def test_fetch_reaches_what_is_allowed_and_saves_in_the_box(stage: Stage) -> None:
     async def talk(port: int, *options: str) -> list[types.CallToolResult]:
-        async with stage.connected(MODERN, *options) as client:
-            page = await client.call_tool("fetch", {"url": f"http://127.0.0.1:{port}/page"})
-            saved = await client.call_tool("fetch", {"url": f"http://127.0.0.1:{port}/dot.png"})
+        async with Stage(stage.top, ports={80: port}).connected(MODERN, *options) as client:
+            page = await client.call_tool("fetch", {"url": "http://site.example/page"})
+            saved = await client.call_tool("fetch", {"url": "http://site.example/dot.png"})
             return [page, saved]
 
     with web_server() as server:
         server.replies["/page"] = Reply(headers={"content-type": "text/html"}, body=b"<h1>Head</h1><p>\x1b[1mx</p>")
         server.replies["/dot.png"] = Reply(headers={"content-type": "image/png"}, body=b"\x89PNG")
-        page, saved = asyncio.run(talk(server.port, "--allow", f"127.0.0.1:{server.port}"))
+        page, saved = asyncio.run(talk(server.port, "--allow", "site.example:80"))
         refused, _ = asyncio.run(talk(server.port, "--allow", "unlisted.example"))
-    assert "# Head" in values(page)["text"] and "\\x1b[1mx" in values(page)["text"]
+    assert "# Head" in values(page)["text"] and "\\x1b" in values(page)["text"], said(page)
     assert (stage.project / values(saved)["saved"]).read_bytes() == b"\x89PNG"
     assert refused.is_error and values(refused)["error_code"] == "network_access_denied" and "--allow" in said(refused)
+
+
+@EVERY_ERA
+def test_a_host_is_asked_about_in_the_middle_of_a_command(stage: Stage, era: str) -> None:
+    asked: list[str] = []
+
+    def answer(message: str) -> types.ElicitResult:
+        asked.append(message)
+        return accept()(message)
+
+    async def talk(port: int) -> types.CallToolResult:
+        async with Stage(stage.top, ports={80: port}).connected(era, "--ask-network", answer=answer) as client:
+            await client.call_tool("bash", {"command": "true"})  # whose call is over when the question comes
+            line = "echo n >> times; curl -sS -m 60 http://site.example/page"
+            return await client.call_tool("bash", {"command": line})
+
+    with web_server() as server:
+        server.replies["/page"] = Reply(body=b"reached")
+        done = asyncio.run(talk(server.port))
+    assert values(done)["stdout"] == "reached", said(done)
+    assert (stage.project / "times").read_text() == "n\n"
+    assert len(asked) == 1 and "site.example" in asked[0]
 
 
 def test_calls_are_in_the_journal(stage: Stage) -> None:
@@ -326,10 +347,9 @@ def test_calls_are_in_the_journal(stage: Stage) -> None:
             await client.call_tool("write_file", {"path": "a", "content": "x"})
 
     asyncio.run(talk())
-    words = [sys.executable, "-m", "ringfence.cli.app", "audit", "show", "--json"]
+    words = [sys.executable, "-m", "ringfence.cli.app", "audit", "export"]
     done = subprocess.run(words, env=stage.environment, cwd=stage.project, capture_output=True, text=True, timeout=60)
-    lines = [json.loads(line) for line in done.stdout.splitlines()] if done.returncode == 0 else []
-    assert "echo recorded" in done.stdout and "file_write" in done.stdout, (done.stderr, len(lines))
+    assert "echo recorded" in done.stdout and "file_write" in done.stdout, done.stderr
 
 
 # --- long calls -------------------------------------------------------------------------------------------------------

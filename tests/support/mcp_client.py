@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,12 +18,23 @@ from mcp.client.client import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 
 import ringfence
-from tests.support.users import User, argv_as, me
+from tests.support.users import PROJECT, User, argv_as, me
 
 LEGACY: Literal["legacy"] = "legacy"
 MODERN = types.LATEST_PROTOCOL_VERSION
 ERAS = (LEGACY, MODERN)
 Answer = Callable[[str], "types.ElicitResult"]
+_MODULE = "ringfence.cli.app"
+_WITH_A_WORLD = """
+import json, pathlib, sys
+from types import SimpleNamespace
+from tests.support.outside_world import replace_outside
+directory, ports = sys.argv[1:3]
+del sys.argv[1:3]
+replace_outside(SimpleNamespace(setattr=setattr), pathlib.Path(directory), json.loads(ports))
+from ringfence.cli.app import main
+main()
+"""
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
@@ -32,6 +44,8 @@ class Stage:
 
     top: Path
     user: User = field(default_factory=me)
+    ports: Mapping[int, int] = field(default_factory=dict)
+    """If any, the world that the proxy sees (`outside_world`)."""
 
     @property
     def project(self) -> Path:
@@ -55,12 +69,13 @@ class Stage:
 
     @property
     def environment(self) -> dict[str, str]:
-        package = os.path.dirname(os.path.dirname(ringfence.__file__))
+        package = os.pathsep.join((os.path.dirname(os.path.dirname(ringfence.__file__)), str(PROJECT)))
         temporary = {} if not self.user.is_me else {"TMPDIR": tempfile.gettempdir()}
         return {"HOME": str(self.home), "PATH": _PATH, "LANG": "C.UTF-8", "PYTHONPATH": package, **temporary}
 
     def command(self, *options: str) -> list[str]:
-        return argv_as(self.user, [sys.executable, "-W", "error", "-m", "ringfence.cli.app", "mcp", *options])
+        program = ["-c", _WITH_A_WORLD, str(self.top), json.dumps(self.ports)] if self.ports else ["-m", _MODULE]
+        return argv_as(self.user, [sys.executable, "-W", "error", *program, "mcp", *options])
 
     @asynccontextmanager
     async def connected(
