@@ -37,10 +37,6 @@ _Response = types.ElicitResult | types.ListRootsResult
 Work = Callable[["Call"], Awaitable[types.CallToolResult]]
 
 
-class NoAnswer(Exception):
-    """The client did not answer a question with an answer."""
-
-
 @dataclass(slots=True, eq=False)
 class _Asked:
     request: _Request
@@ -216,10 +212,8 @@ async def _ask(asked: _Asked, context: ServerRequestContext[Any]) -> None:
     kind: type[_Response] = types.ElicitResult if is_form else types.ListRootsResult
     try:
         answer = await context.session.send_request(asked.request, kind)
-    except Exception as fault:  # whatever the client did wrong is no answer
-        if not asked.answer.done():
-            asked.answer.set_exception(NoAnswer(type(fault).__name__))
-        return
+    except Exception:  # whatever the client did wrong is no answer
+        answer = types.ElicitResult(action="cancel")
     if not asked.answer.done():
         asked.answer.set_result(answer)
 

@@ -69,8 +69,11 @@ class Lines:
 def read_message(line: bytes) -> SessionMessage | types.JSONRPCError:
     """A message, or what to answer to something that is none."""
     try:
-        return SessionMessage(types.jsonrpc_message_adapter.validate_json(line, by_name=False))
-    except ValueError:
+        message = types.jsonrpc_message_adapter.validate_json(line, by_name=False)
+        # A request whose id is none would pass for a notification, and its sender would wait for ever.
+        if not isinstance(message, types.JSONRPCNotification) or "id" not in json.loads(line):
+            return SessionMessage(message)
+    except (ValueError, RecursionError):
         pass
     try:
         given = json.loads(line)
@@ -137,7 +140,7 @@ class Wire:
     def _take(self, message: SessionMessage | types.JSONRPCError) -> None:
         """Hand a message over; whoever sends faster than we take has to wait."""
         if self._loop.is_closed():
-            raise RuntimeError("the loop is closed")
+            raise ConnectionResetError("the loop is closed")
         asyncio.run_coroutine_threadsafe(self._deliver(message), self._loop).result()
 
     async def _deliver(self, message: SessionMessage | types.JSONRPCError) -> None:
@@ -147,7 +150,7 @@ class Wire:
             else:
                 await self._own.send(SessionMessage(message))
         except (anyio.BrokenResourceError, anyio.ClosedResourceError):
-            raise RuntimeError("the connection is over") from None
+            raise ConnectionResetError("the connection is over") from None
 
     def _write(self) -> None:
         try:
