@@ -102,7 +102,7 @@ class Stage:
         with open(self.log, "w") as log:
             async with Client(
                 stdio_client(server, errlog=log),
-                mode=era,  # type: ignore[arg-type]
+                mode=era,
                 elicitation_callback=elicit if answer is not None else None,
                 list_roots_callback=list_roots if roots is not None else None,
                 client_info=types.Implementation(name="test client", version="1"),

@@ -21,6 +21,7 @@ from ringfence.cli.network_options import (
     typed_network,
 )
 from ringfence.cli.options import typed_limits, typed_options
+from ringfence.cli.output import with_output_options
 from ringfence.cli.say import print_line, print_note
 from ringfence.errors import InvalidArgument, NotInstalled
 from ringfence.manager.assemble import has_policy
@@ -41,6 +42,7 @@ mcp = typer.Typer(
 
 
 @mcp.callback()
+@with_output_options
 def serve(
     context: typer.Context,
     workspace: Annotated[
