@@ -20,6 +20,7 @@ import mcp_types as types
 import pytest
 from mcp.shared.exceptions import MCPError
 
+from ringfence.mcp.server import AT_ONCE
 from ringfence.mcp.wire import LONGEST_LINE
 from tests.support.mcp_client import ERAS, MODERN, Stage, said, texts, values
 
@@ -377,3 +378,32 @@ def test_without_the_sdk_it_says_what_to_install(stage: Stage) -> None:
     words = [*stage.command()[:1], "-c", hidden, "mcp"]
     done = subprocess.run(words, env=stage.environment, cwd=stage.project, capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stdout) == (125, "") and "ringfence[mcp]" in done.stderr
+
+
+def test_calls_that_wait_for_a_person_hold_up_nobody(stage: Stage) -> None:
+    policy = stage.top / "policy.yaml"
+    policy.write_text(ASK)
+    never = types.ElicitResult(action="cancel")
+
+    async def talk() -> None:
+        async with stage.connected(MODERN, "--policy", str(policy), answer=lambda _: never) as client:
+            for number in range(AT_ONCE + 2):
+                line = {"command": f"touch {number}"}
+                asked = await client.session.call_tool("bash", line, allow_input_required=True)
+                assert isinstance(asked, types.InputRequiredResult)
+            assert not (await client.call_tool("bash", {"command": "true"})).is_error
+
+    asyncio.run(talk())
+    assert list(stage.project.iterdir()) == []
+
+
+def test_a_call_that_is_cancelled_while_the_sandbox_is_made_leaves_one_that_works(stage: Stage) -> None:
+    with Raw(stage, "--shadow") as raw:
+        raw.shake_hands()
+        number = raw.call("bash", command="true")
+        raw.send({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": number}})
+        assert raw.works()
+        assert raw.process.stdin is not None
+        raw.process.stdin.close()
+        assert raw.process.wait(SECONDS) == 0
+    assert [each.name for each in (stage.home / ".ringfence/shadows").iterdir() if each.name[0] != "."] == []

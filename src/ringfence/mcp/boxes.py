@@ -13,6 +13,7 @@ from urllib.parse import unquote, urlsplit
 
 from ringfence.errors import InvalidArgument, NotFound, PathAccessDenied, RingfenceError
 from ringfence.manager.assemble import has_policy
+from ringfence.manager.finishing import finish
 from ringfence.manager.options import SandboxOptions
 from ringfence.manager.sandbox import Sandbox
 from ringfence.manager.workspaces import Shadow, Workspaces
@@ -57,7 +58,10 @@ class OpenBox:
     reviewing: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def renew(self) -> None:
-        """Close the box and begin anew over the same files."""
+        """Close the box and begin anew over the same files; a caller who goes away leaves none that is closed."""
+        await finish(self._renew())
+
+    async def _renew(self) -> None:
         await self.sandbox.close()
         self.sandbox = await _entered(self.options)
 
@@ -120,12 +124,11 @@ class Boxes:
             if self.settings.from_roots and self._root is None:
                 self._root = await find_root()
             name = MAIN if wanted == MAIN else f"box-{self._count + 1}"
-            made = await self._make(name)
             self._count += wanted == NEW
-            self._open[name] = made
-            return made
+            await finish(self._make(name))  # a caller who goes away meanwhile loses track of nothing
+            return self._open[name]
 
-    async def _make(self, name: str) -> OpenBox:
+    async def _make(self, name: str) -> None:
         confirmation = ClientConfirmation()
         options = self._located(self.settings.options)
         if self.settings.asks:
@@ -134,7 +137,7 @@ class Boxes:
         if shadow is not None:
             size = self.settings.shadow_bytes
             options = replace(options, workspace=shadow.lower, shadow=shadow, shadow_bytes=size)
-        return OpenBox(name, options, confirmation, shadow, await _entered(options))
+        self._open[name] = OpenBox(name, options, confirmation, shadow, await _entered(options))
 
     def _shadow(self, options: SandboxOptions, name: str) -> Shadow:
         with Workspaces() as workspaces:

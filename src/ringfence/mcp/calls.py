@@ -58,6 +58,8 @@ class Call:
     _open: dict[str, _Asked] = field(default_factory=dict)
     _news: asyncio.Event = field(default_factory=asyncio.Event)
     task: "asyncio.Task[types.CallToolResult] | None" = None
+    on_asking: Callable[[], None] = lambda: None
+    """Called when it begins to wait for a person, who may take their time."""
 
     def start(self, work: Work) -> None:
         async def run() -> types.CallToolResult:
@@ -95,6 +97,7 @@ class Call:
         key = secrets.token_hex(4)
         asked = self._open[key] = _Asked(request, asyncio.get_running_loop().create_future())
         self._news.set()
+        self.on_asking()
         try:
             return await asked.answer
         finally:

@@ -101,17 +101,19 @@ class Desk:
     async def _work(self, call: Call, name: str, arguments: dict[str, Any]) -> types.CallToolResult:
         self._count += 1
         sandbox = _NO_SANDBOX
+        turn = _Turn(self._slots)
+        call.on_asking = turn.end
         try:
-            async with self._slots:
-                call.stage = "making the sandbox"
-                box = await self._boxes.find(arguments.get("sandbox"), lambda: _root(call))
-                sandbox = box.id
-                call.stage = "running"
-                box.confirmation.enter(call)
-                try:
-                    return await TOOLS[name](Job(box, call, arguments, self._boxes.door))
-                finally:
-                    box.confirmation.leave(call)
+            await turn.begin()
+            call.stage = "making the sandbox"
+            box = await self._boxes.find(arguments.get("sandbox"), lambda: _root(call))
+            sandbox = box.id
+            call.stage = "running"
+            box.confirmation.enter(call)
+            try:
+                return await TOOLS[name](Job(box, call, arguments, self._boxes.door))
+            finally:
+                box.confirmation.leave(call)
         except RingfenceError as fault:
             return answers.failed(sandbox, fault, self._boxes.door)
         except Exception as fault:  # the outermost edge: the model is told, and the person sees it on stderr
@@ -119,7 +121,25 @@ class Desk:
             self._boxes.report(own)
             return answers.failed(sandbox, own, self._boxes.door)
         finally:
+            turn.end()
             self._count -= 1
+
+
+class _Turn:
+    """A call's place among those that run. Whoever waits for a person gives it up, so that nobody waits behind them."""
+
+    def __init__(self, slots: asyncio.Semaphore) -> None:
+        self._slots = slots
+        self._has_one = False
+
+    async def begin(self) -> None:
+        await self._slots.acquire()
+        self._has_one = True
+
+    def end(self) -> None:
+        if self._has_one:
+            self._has_one = False
+            self._slots.release()
 
 
 async def _root(call: Asker) -> str:
