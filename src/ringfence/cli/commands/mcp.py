@@ -150,6 +150,8 @@ def serve(
         use_shadow=use_shadow,
         from_roots=roots,
     )
+    if sys.stdin.isatty():
+        print_note("this speaks MCP on stdin and stdout; a client starts it: `ringfence mcp install CLIENT`")
     ended_by = asyncio.run(serve_stdio(settings, *claim_standard_streams(), print_line))
     raise Finished(SIGNAL_BASE + ended_by if ended_by else 0)
 
