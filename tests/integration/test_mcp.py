@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
-import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,7 +15,7 @@ import mcp_types as types
 import pytest
 from mcp.client.client import Client
 
-from tests.support.mcp_client import ERAS, LEGACY, MODERN, Stage, accept, said, texts, values
+from tests.support.mcp_client import ERAS, LEGACY, MODERN, Stage, accept, said, staged, texts, values
 from tests.support.users import User, me, ordinary
 from tests.support.web_server import Reply, web_server
 
@@ -29,10 +27,8 @@ ASK = "policies: {default: {approvals: {ask_for: {patterns: [touch]}, timeout: 6
 
 @pytest.fixture
 def stage() -> Iterator[Stage]:
-    """Below the private directory of temporary files, where an ordinary user comes, too."""
-    top = Path(tempfile.mkdtemp(prefix="mcp-"))
-    yield Stage(top).prepare()
-    shutil.rmtree(top)
+    with staged() as made:
+        yield made
 
 
 def test_the_sdk_speaks_both_eras() -> None:
@@ -209,6 +205,27 @@ def test_everything_but_a_clear_yes_is_a_readable_refusal(
     assert not (stage.project / "made").exists()
 
 
+@EVERY_ERA
+def test_the_policy_holds_for_the_tools_that_write_files(stage: Stage, era: str) -> None:
+    policy = stage.top / "policy.yaml"
+    policy.write_text("policies: {default: {approvals: {ask_for: {tools: [file_write]}, timeout: 60s}}}\n")
+    asked: list[str] = []
+
+    def answer(message: str) -> types.ElicitResult:
+        asked.append(message)
+        return accept("yes" if "good" in message else "no")(message)
+
+    async def talk() -> None:
+        async with stage.connected(era, "--policy", str(policy), answer=answer) as client:
+            assert not (await client.call_tool("write_file", {"path": "good", "content": "x"})).is_error
+            refused = await client.call_tool("write_file", {"path": "bad", "content": "x"})
+            assert refused.is_error and "policy.yaml" in said(refused)
+            assert not (await client.call_tool("read_file", {"path": "good"})).is_error
+
+    asyncio.run(talk())
+    assert [each.name for each in stage.project.iterdir()] == ["good"] and len(asked) == 2
+
+
 # --- shadows ----------------------------------------------------------------------------------------------------------
 
 
@@ -249,6 +266,33 @@ def test_a_shadow_without_changes_is_gone_with_the_server(stage: Stage) -> None:
 
     asyncio.run(talk())
     assert [each.name for each in (stage.home / ".ringfence/shadows").iterdir() if each.name[0] != "."] == []
+
+
+def test_changes_that_are_kept_in_memory_are_shown_too(stage: Stage) -> None:
+    async def talk() -> None:
+        async with stage.connected(MODERN, "--shadow", "--shadow-size", "20MB") as client:
+            await client.call_tool("bash", {"command": "echo new > a"})
+            assert "+new" in values(await client.call_tool("review", {"action": "diff"}))["patch"]
+            assert values(await client.call_tool("bash", {"command": "cat a"}))["stdout"] == "new\n"
+
+    asyncio.run(talk())
+    assert not (stage.project / "a").exists()
+
+
+def test_a_shadow_that_is_there_is_worked_on_by_one_sandbox(stage: Stage) -> None:
+    made = [sys.executable, "-m", "ringfence.cli.app", "workspace", "new", "--name", "mine"]
+    subprocess.run(made, env=stage.environment, cwd=stage.project, capture_output=True, timeout=60, check=True)
+
+    async def talk(line: str) -> str:
+        async with stage.connected(MODERN, "--use-shadow", "mine") as client:
+            done = await client.call_tool("bash", {"command": line})
+            second = await client.call_tool("bash", {"command": "true", "sandbox": "new"})
+            assert second.is_error and "one sandbox at a time" in said(second)
+            return str(values(done)["stdout"])
+
+    asyncio.run(talk("echo kept > a"))
+    assert asyncio.run(talk("cat a")) == "kept\n"
+    assert not (stage.project / "a").exists()
 
 
 # --- what tools say of themselves -------------------------------------------------------------------------------------

@@ -6,10 +6,8 @@ import asyncio
 import json
 import os
 import select
-import shutil
 import signal
 import subprocess
-import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,7 +20,7 @@ from mcp.shared.exceptions import MCPError
 
 from ringfence.mcp.server import AT_ONCE
 from ringfence.mcp.wire import LONGEST_LINE
-from tests.support.mcp_client import ERAS, MODERN, Stage, said, texts, values
+from tests.support.mcp_client import ERAS, MODERN, Stage, said, staged, texts, values
 
 pytestmark = pytest.mark.req("X3")
 EVERY_ERA = pytest.mark.parametrize("era", ERAS)
@@ -33,9 +31,8 @@ BEATS = "while :; do echo x >> beats; sleep 0.05; done"
 
 @pytest.fixture
 def stage() -> Iterator[Stage]:
-    top = Path(tempfile.mkdtemp(prefix="mcp-"))
-    yield Stage(top).prepare()
-    shutil.rmtree(top)
+    with staged() as made:
+        yield made
 
 
 class Raw:

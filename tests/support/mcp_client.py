@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -120,6 +121,17 @@ class Stage:
             cwd=self.project,
             start_new_session=True,
         )
+
+
+@contextmanager
+def staged() -> Iterator[Stage]:
+    """A stage below the private directory of temporary files, where an ordinary user comes, too."""
+    top = Path(tempfile.mkdtemp(prefix="mcp-"))
+    try:
+        yield Stage(top).prepare()
+    finally:
+        subprocess.run(["chmod", "-R", "u+rwX", top], check=True)  # overlays leave a directory that nobody may enter
+        shutil.rmtree(top)
 
 
 def texts(result: types.CallToolResult) -> list[str]:
