@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TypeVar, Unpack
 
 from ringfence.manager.arguments import Duration, Stdin
+from ringfence.manager.loops_at_once import loop_place
 from ringfence.manager.options import OptionFields, SandboxOptions, StrPath, make_options
 from ringfence.manager.policing import CODE_TOOL
 from ringfence.manager.portal import portal
@@ -91,5 +92,6 @@ def wait_for(work: Coroutine[object, object, T]) -> T:
     try:
         asyncio.get_running_loop()
     except RuntimeError:
-        return asyncio.run(work)
+        with loop_place(work):
+            return asyncio.run(work)
     return portal().run(work)

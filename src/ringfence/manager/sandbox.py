@@ -12,6 +12,7 @@ from ringfence.approvals.base import ConfirmationService
 from ringfence.audit.violations import ViolationStore
 from ringfence.engines.base import Box, Process
 from ringfence.engines.loops import run_there, runs_elsewhere
+from ringfence.engines.room import TO_MAKE_A_BOX, descriptor_room
 from ringfence.errors import Closed, Internal, InvalidArgument, PermissionDenied, RingfenceError
 from ringfence.languages.registry import find as find_language
 from ringfence.manager import checks
@@ -102,6 +103,8 @@ class Sandbox:
 
     async def __aenter__(self) -> Self:
         try:
+            if not self._parts.is_pooled and self._runners.hold is None:
+                self._runners.hold = await descriptor_room().take(TO_MAKE_A_BOX, "another sandbox")
             self._assembly.journal.recover()
             warn_of(self._assembly.journal.take_notes())
         except BaseException:
@@ -130,6 +133,8 @@ class Sandbox:
             self._reporting.closed()
             if not self._parts.is_pooled:
                 self._assembly.journal.close()
+            if self._runners.hold is not None:
+                self._runners.hold.give_back()
 
     async def open(self) -> None:
         """Make the box now, instead of at the first call that may run; the ordinary one, where that would choose.

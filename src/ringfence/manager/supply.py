@@ -17,6 +17,7 @@ from pathlib import Path
 from ringfence.audit.events import BoxMade
 from ringfence.audit.journal import Journal
 from ringfence.engines.base import Box
+from ringfence.engines.room import OF_A_BOX, TO_MAKE_A_BOX, Hold, descriptor_room
 from ringfence.errors import Closed, Internal, InvalidArgument
 from ringfence.manager.assemble import Assembly, Blueprint, make_blueprint, warn_of
 from ringfence.manager.configuring import home_directory, open_journal
@@ -45,6 +46,7 @@ class Warm:
     grant: Grant
     workspace: Path
     scratch: Scratch
+    hold: Hold
     is_kept: bool = False
     """Whether the workspace stays when the box goes."""
     sandbox: Sandbox | None = None
@@ -71,6 +73,7 @@ class Warm:
         finally:
             if not self.is_kept and not self.scratch.remove_empty(self.workspace):
                 await asyncio.to_thread(self.scratch.remove, self.workspace)
+            self.hold.give_back()
 
 
 class BoxSupply:
@@ -253,20 +256,23 @@ class BoxSupply:
     async def _make(self, blueprint: Blueprint, needs: frozenset[Guarantee]) -> Warm:
         scratch = self._scratch
         assert scratch is not None
+        hold = await descriptor_room().take(TO_MAKE_A_BOX, "another box")
         began = time.monotonic()
         workspace = scratch.make()
         try:
             grant = isolated(blueprint.assembly(workspace).grant, needs)
             box = await blueprint.engine.open(grant)
         except BaseException:
+            hold.give_back()
             scratch.remove(workspace)
             raise
-        warm = Warm(box, grant, workspace, scratch)
+        warm = Warm(box, grant, workspace, scratch, hold)
         try:
             await box.warm()
         except BaseException:
             await warm.close()
             raise
+        hold.shrink(OF_A_BOX)
         if self._options.observers:
             tell(tuple(self._options.observers), BoxMade(seconds=time.monotonic() - began))
         return warm

@@ -31,6 +31,7 @@ from ringfence.engines.boxes.results import Results
 from ringfence.engines.boxes.spawning import Spawner, not_started
 from ringfence.engines.boxes.standby import BoxSetting
 from ringfence.engines.boxes.standing import Standing
+from ringfence.engines.boxes.turns import Turns
 from ringfence.engines.boxes.waiting import wait_through_cancel
 from ringfence.engines.descriptors import out_of_descriptors
 from ringfence.engines.loops import run_there, runs_elsewhere
@@ -91,6 +92,7 @@ class HelperBox:
         self._commands = Commands(inside, endings, self._background.keep)
         self._interpreters = Interpreters(inside, endings)
         self._files = FileServers(control, inside.results.set_apart)
+        self._turns = Turns(grant.limits.processes)
         self._ending: asyncio.Task[None] | None = None
         self._network: BoxNetwork | None = None
 
@@ -216,6 +218,12 @@ class HelperBox:
         return self._inside.setting.programs.find(names)
 
     async def run(self, request: Request) -> Result:
+        if request.code is not None or request.context is not None:
+            return await self._run_now(request)  # an interpreter has its pipes and processes already, and its own turns
+        async with self._turns.turn():
+            return await self._run_now(request)
+
+    async def _run_now(self, request: Request) -> Result:
         inside = self._inside
         inside.check_alive()
         inside.running.call_begins()

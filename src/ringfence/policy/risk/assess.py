@@ -24,6 +24,7 @@ from ringfence.policy.risk.findings import Findings
 from ringfence.policy.risk.javascript import assess_javascript, assess_jsx, assess_tsx, assess_typescript
 from ringfence.policy.risk.patterns.shell import ASSIGNMENT, LOADER_VARIABLES
 from ringfence.policy.risk.python import assess_python
+from ringfence.policy.risk.secrets import add_secrets
 from ringfence.policy.risk.shell import assess_shell, read_facts
 from ringfence.shell.analyse import ScriptStream
 from ringfence.values.facts import Facts
@@ -83,7 +84,12 @@ def assess(
         return found.assessment(name)
     if assessor is assess_shell:
         return _assessed(lambda: assess_shell(code, found, variables, stdin), found, name)
-    return _assessed(lambda: assessor(code, found), found, name)
+
+    def read() -> None:
+        assessor(code, found)
+        add_secrets(code, found)
+
+    return _assessed(read, found, name)
 
 
 def assess_facts(facts: Facts) -> Assessment:
