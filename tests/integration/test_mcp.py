@@ -426,10 +426,17 @@ def test_a_cancelled_call_is_killed_and_the_next_one_runs(stage: Stage, era: str
             line = "while :; do echo x >> beats; sleep 0.05; done"
             await cancelled(client, stage, "bash", {"command": line})
             await cancelled(client, stage, "run_code", {"code": f"import os; os.system({line!r})"})
-            still = await client.call_tool("bash", {"command": "ps -eo args | grep -c '[b]eats'"})
-            assert values(still)["stdout"].strip() == "0"
+            async with asyncio.timeout(60):  # the client does not wait for the end of what it has cancelled
+                while await count(client) != "0":
+                    await asyncio.sleep(0.1)
 
     asyncio.run(talk())
+
+
+async def count(client: Client) -> str:
+    """How many of them run in the box."""
+    found = await client.call_tool("bash", {"command": "ps -eo args | grep -c '[b]eats'"})
+    return str(values(found)["stdout"]).strip()
 
 
 async def cancelled(client: Client, stage: Stage, tool: str, arguments: dict[str, Any]) -> None:
@@ -438,6 +445,7 @@ async def cancelled(client: Client, stage: Stage, tool: str, arguments: dict[str
     beats.unlink(missing_ok=True)
     call = asyncio.create_task(client.call_tool(tool, arguments))
     await until(beats.exists)
+    assert await count(client) != "0"
     call.cancel()
     with pytest.raises(asyncio.CancelledError):
         await call
