@@ -209,6 +209,13 @@ class NetworkAnswer:
 class Overseer(Protocol):
     """Whoever runs the proxy: is told what happens, asks people, reads secrets."""
 
+    def began(self, event: NetworkEvent) -> None:
+        """Bytes are about to pass; the same `number` comes again, with `happened`, when that is over."""
+
     def happened(self, event: NetworkEvent) -> None: ...
+
+    def ended(self) -> None:
+        """The proxy is gone, and all that it carried has ended."""
+
     async def ask(self, question: NetworkQuestion) -> NetworkAnswer: ...
     async def secret(self, box: str, secret: SecretGrant) -> SecretValue: ...

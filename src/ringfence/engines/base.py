@@ -48,8 +48,11 @@ class Attached(Protocol):
         """(port inside, port of 127.0.0.1 outside) of `NetworkGrant.publish` that it serves itself; the engine serves
         the others."""
 
-    def taken(self) -> tuple[Violation, ...]:
-        """What was refused since the last look."""
+    async def settle(self) -> bool:
+        """Wait until all is known that was decided until now; False if that took too long. Never raises."""
+
+    def taken(self, until: float | None = None) -> tuple[Violation, ...]:
+        """What was refused since the last look; up to then, in seconds since the epoch, if that is given."""
 
     async def close(self) -> None:
         """Take no more of it. Never raises."""

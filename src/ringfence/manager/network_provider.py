@@ -9,6 +9,7 @@ from ringfence.engines.base import Attached, NetKeeper
 from ringfence.manager.hiding import Caller
 from ringfence.manager.network_options import Network
 from ringfence.manager.options import SandboxOptions
+from ringfence.manager.parent_proxies import parents_of
 from ringfence.policy.config import SandboxConfig
 from ringfence.values.network import NetworkGrant
 from ringfence.values.principal import Principal
@@ -47,12 +48,15 @@ class SandboxNetworks:
 
             options = self._options
             typed = tuple(options.network.secrets) if isinstance(options.network, Network) else ()
+            environ, secrets = self._caller.environ, self._config.secrets
+            parents = parents_of(environ, self._config.parent_proxy)
             self._networking = Networking(
                 self._journal,
-                lambda network: sources_of(network, typed, self._config.secrets, self._caller.environ),
+                lambda network: sources_of(network, typed, secrets, environ, parents=parents),
                 options.confirmation,
                 Principal(agent_id=options.agent_id, org_id=options.org_id),
                 _git_settings(dict(options.variables)),
+                parents,
             )
         return self._networking
 

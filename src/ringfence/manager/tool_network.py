@@ -3,7 +3,6 @@
 What they reach follows from the same options, configuration and policy as what a box reaches.
 """
 
-import asyncio
 import os
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
@@ -19,11 +18,10 @@ from ringfence.manager.network_pages import network_in_force
 from ringfence.manager.network_secrets import sources_of
 from ringfence.manager.networking import Networking, ServedBox
 from ringfence.manager.options import SandboxOptions
+from ringfence.manager.parent_proxies import parents_of
 from ringfence.values.remedy import Door
 
 _NAME: Final = "tool"
-_LOOKS: Final = 20
-_LOOK_SECONDS: Final = 0.01
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,12 +53,14 @@ async def tool_network(options: SandboxOptions, environ: Mapping[str, str], host
     config = load_config(environ, home, options.config)
     typed = tuple(options.network.secrets) if isinstance(options.network, Network) else ()
     workspace = os.path.realpath(options.workspace or current_directory())
+    parents = parents_of(environ, config.parent_proxy)
     journal = open_journal(environ, home)
     try:
         networking = Networking(
             journal,
-            lambda granted: sources_of(granted, typed, config.secrets, environ, (workspace,)),
+            lambda granted: sources_of(granted, typed, config.secrets, environ, (workspace,), parents),
             options.confirmation,
+            parents=parents,
         )
         name = f"{_NAME}-{os.urandom(4).hex()}"
         box = await networking.attach_tools(name, replace(network, publish=(), reach=()))
@@ -77,8 +77,6 @@ async def tool_network(options: SandboxOptions, environ: Mapping[str, str], host
 
 async def _remedy(box: ServedBox, door: Door) -> str:
     """What would allow what was refused last; the proxy tells that beside its answer, which may be sooner."""
-    for _ in range(_LOOKS):
-        if refused := box.taken():
-            return refused[-1].remedy(door)
-        await asyncio.sleep(_LOOK_SECONDS)
-    return ""
+    await box.settle()
+    refused = box.taken()
+    return refused[-1].remedy(door) if refused else ""

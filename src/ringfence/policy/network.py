@@ -15,7 +15,7 @@ from ringfence.policy.hosts import HostRule
 from ringfence.policy.model import Setting
 from ringfence.policy.network_meeting import host_covers, meet, meet_lists, narrowed_networks
 from ringfence.policy.network_reading import plain_rule
-from ringfence.policy.reach import fault_of
+from ringfence.policy.reach_rules import fault_of
 from ringfence.policy.terms import Terms
 from ringfence.values.network import WEB_PORTS, Budget, DenyRule, NetworkGrant, NetworkRule, SecretGrant
 

@@ -19,7 +19,7 @@ from ringfence.policy.network_clients import Clients
 from ringfence.policy.network_presets import BY_PRESET
 from ringfence.policy.node_fields import flag_of, items_of, members_of, port_of, port_text, text_of
 from ringfence.policy.preset_expanding import expand_preset, find_preset
-from ringfence.policy.reach import fault_of
+from ringfence.policy.reach_rules import fault_of
 from ringfence.values.network import Asking, Budget, Inspection, NetworkRule
 from ringfence.values.sizes import parse_size
 

@@ -40,3 +40,7 @@ class NetworkEvent:
     approval: str = ""
     """Who said yes or no, and how."""
     inspected: bool = False
+    parent: str = ""
+    """The parent proxy that carried it on, as host and port; the address is its own then."""
+    number: int = 0
+    """Of one that was told already when it began, and so is told twice; 0 if it was not."""

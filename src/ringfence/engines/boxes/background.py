@@ -14,6 +14,7 @@ from ringfence.engines.streams import Capture, Reader
 from ringfence.errors import Internal, RingfenceError, SpawnFailed
 from ringfence.values.guarantee import Guarantee
 from ringfence.values.limits import Limit
+from ringfence.values.outcome import Result
 from ringfence.values.request import Overflow, Request, Stream
 
 _START_SECONDS = 20.0
@@ -105,6 +106,7 @@ class Background:
             readers,
             inside.limits,
             inside.results.of_process,
+            self._complete if inside.results.network is not None else None,
             on_terminal=on_terminal,
             kills=inside.results.memory_kills(),
         )
@@ -118,6 +120,12 @@ class Background:
         self._processes[job.id] = process
         inside.standing.wake()
         return process
+
+    async def _complete(self, request: Request, result: Result) -> Result:
+        """Add what the network has refused."""
+        inside = self._inside
+        is_alone = not inside.running.calls and not self.living
+        return await inside.results.with_network(request, result, is_alone=is_alone)
 
     def _forget(self) -> None:
         ended = [process for process in self._processes.values() if not process.alive]

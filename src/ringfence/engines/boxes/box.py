@@ -229,9 +229,17 @@ class HelperBox:
         inside.running.call_begins()
         try:
             with Underway():
-                return await self._run(request)
-        finally:
+                result = await self._run(request)
+        except BaseException:
             inside.running.call_ends(inside.standing)
+            await inside.results.network_of_lost(request, is_alone=self._is_idle)
+            raise
+        inside.running.call_ends(inside.standing)
+        return await inside.results.with_network(request, result, is_alone=self._is_idle)
+
+    @property
+    def _is_idle(self) -> bool:
+        return not self._inside.running.calls and not self._background.living
 
     async def _run(self, request: Request) -> Result:
         if request.code is not None:

@@ -7,7 +7,7 @@ import signal
 import struct
 import termios
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 
 from ringfence.engines.boxes.control import Control, Job
@@ -42,6 +42,7 @@ class BoxProcess:
     Args:
         outputs: what it says, on our ends of its pipes; with a terminal, that alone.
         kills: how often the kernel had killed for memory before it.
+        complete: adds to its result what is told a moment later, if there is anything.
     """
 
     def __init__(
@@ -53,6 +54,7 @@ class BoxProcess:
         outputs: Sequence[Reader],
         limits: Limits,
         make_result: "Callable[[BoxProcess, Reply], Result]",
+        complete: Callable[[Request, Result], Coroutine[None, None, Result]] | None,
         *,
         on_terminal: bool = False,
         kills: int = 0,
@@ -73,6 +75,9 @@ class BoxProcess:
         self._control = control
         self._stdin = stdin
         self._make_result = make_result
+        self._request = request
+        self._complete = complete
+        self._completing: asyncio.Task[None] | None = None
         self._begin = time.monotonic()
         self._end: float | None = None
         self._result: Result | None = None
@@ -188,8 +193,13 @@ class BoxProcess:
             raise start_failed(reply, self.command, self._cwd)
         if self.killed_for is None:
             check_own_end(reply)
+        if self._completing is not None:
+            await asyncio.wait((self._completing,))
         assert self._result is not None, "made when it ended"
         return self._result
+
+    async def _complete_result(self, completed: Coroutine[None, None, Result]) -> None:
+        self._result = await completed
 
     def stop(self, limit: Limit) -> None:
         """End it because it has passed a limit; the first reason counts."""
@@ -220,6 +230,9 @@ class BoxProcess:
             reply = ended.result()
             if reply.kind is MessageKind.ENDED:
                 self._result = self._make_result(self, reply)
+                if self._complete is not None:
+                    completed = self._complete(self._request, self._result)
+                    self._completing = asyncio.ensure_future(self._complete_result(completed))
         if self._on_end is not None:
             self._on_end(self)
 

@@ -61,8 +61,11 @@ class BoxNetwork:
     def published(self) -> tuple[tuple[int, int], ...]:
         return (*self._attached.published, *self._publisher.ports)
 
-    def taken(self) -> tuple[Violation, ...]:
-        return self._attached.taken()
+    async def settle(self) -> bool:
+        return await self._attached.settle()
+
+    def taken(self, until: float | None = None) -> tuple[Violation, ...]:
+        return self._attached.taken(until)
 
     async def close(self) -> None:
         await self._publisher.close()
