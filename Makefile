@@ -33,6 +33,7 @@ docs: setup ## build the documentation's site into site/
 
 bench: setup ## measure what the walls cost; CHART=docs/bench.png draws the picture and writes the figures into README
 	@$(PYTHON) -m benchmarks $(if $(CHART),--chart $(CHART) --readme README.md)
+	@$(PYTHON) -m benchmarks.starting
 	@$(PYTHON) -m benchmarks.load
 	@$(PYTHON) -m benchmarks.decisions
 	@$(PYTHON) -m benchmarks.audit

@@ -1,12 +1,16 @@
 """Makes the fields of a network request's record: who asked for what, by which rule, and what came of it."""
 
-import os
-from typing import Any, Final
+from __future__ import annotations
 
-from ringfence.audit.redact import Redactor
-from ringfence.values.network_event import NetworkEvent
-from ringfence.values.principal import Principal
+import os
+from typing import TYPE_CHECKING, Any, Final
+
 from ringfence.values.verdict import Verdict
+
+if TYPE_CHECKING:
+    from ringfence.audit.redact import Redactor
+    from ringfence.values.network_event import NetworkEvent
+    from ringfence.values.principal import Principal
 
 EVENT: Final = "network_request"
 

@@ -6,9 +6,9 @@ from typing import Annotated
 
 import typer
 
-from ringfence.cli.network_options import typed_network
 from ringfence.cli.options import typed_options
 from ringfence.cli.say import visible
+from ringfence.cli.typed_network import typed_network
 from ringfence.manager.options import SandboxOptions
 from ringfence.tools.http import USUAL_SECONDS
 from ringfence.values.sizes import parse_duration

@@ -8,9 +8,9 @@ always the address that was looked at.
 import asyncio
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
-from dataclasses import dataclass, field
 from typing import Protocol
 
+from ringfence.dataclass import dataclass, field
 from ringfence.policy.reach import Judged
 from ringfence.values.hosts import Host
 from ringfence.values.network import NetworkDoor, NetworkGrant, SecretGrant

@@ -5,9 +5,9 @@ import hashlib
 import itertools
 from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from typing import Final
 
+from ringfence.dataclass import replace
 from ringfence.egress.base import RequestHead
 from ringfence.policy.reach import Judged
 from ringfence.values.network_event import NetworkEvent

@@ -9,9 +9,9 @@ import socket
 import ssl
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, replace
 from typing import Final
 
+from ringfence.dataclass import dataclass, replace
 from ringfence.egress.addresses import StandIns
 from ringfence.egress.asking import HOLD_SECONDS, Questions
 from ringfence.egress.base import (

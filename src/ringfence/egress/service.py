@@ -15,9 +15,9 @@ import socket
 import sys
 import time
 from collections.abc import Coroutine
-from dataclasses import dataclass, field
 from typing import Any, Final
 
+from ringfence.dataclass import dataclass, field
 from ringfence.egress.base import Listeners, NetworkQuestion, Overseer
 from ringfence.egress.plain import from_plain, to_plain
 from ringfence.egress.wire import Message, Wire, fits

@@ -18,9 +18,9 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
 from typing import Final
 
+from ringfence.dataclass import dataclass, field
 from ringfence.errors import Busy
 
 WAIT_SECONDS = 300.0

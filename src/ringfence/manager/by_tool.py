@@ -3,24 +3,29 @@
 Tools that the policy grants the same share a box.
 """
 
+from __future__ import annotations
+
 import asyncio
 import os
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
-from ringfence.engines.base import Box
+from ringfence.dataclass import dataclass, replace
 from ringfence.engines.room import OF_A_BOX, Hold
 from ringfence.errors import InvalidArgument
-from ringfence.manager.assemble import Assembly
 from ringfence.manager.configuring import home_directory
 from ringfence.manager.leases import BoxHolder, Lease, OwnBoxes
-from ringfence.manager.parts import SandboxParts
 from ringfence.manager.pipeline import Judge, Pipeline
-from ringfence.manager.reporting import Reporting
 from ringfence.policy.isolation import isolation_of
-from ringfence.policy.terms import Terms
-from ringfence.values.grant import Grant
+
+if TYPE_CHECKING:
+    from ringfence.engines.base import Box
+    from ringfence.manager.assemble import Assembly
+    from ringfence.manager.parts import SandboxParts
+    from ringfence.manager.reporting import Reporting
+    from ringfence.policy.terms import Terms
+    from ringfence.values.grant import Grant
 
 
 @dataclass(slots=True, eq=False)

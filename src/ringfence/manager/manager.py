@@ -4,18 +4,18 @@ With a session, calls share a workspace and an interpreter, one after the other 
 one, each call has a box that nobody has used before, and that nobody uses after it. Sessions run side by side.
 """
 
+from __future__ import annotations
+
 import asyncio
 import dataclasses
 import os
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import Self, TypedDict, Unpack
+from typing import TYPE_CHECKING, Self, TypedDict, Unpack
 
-from ringfence.approvals.base import ConfirmationService
-from ringfence.audit.violations import ViolationStore
+from ringfence.dataclass import replace
 from ringfence.errors import AlreadyExists, InvalidArgument
 from ringfence.languages.registry import find as find_language
 from ringfence.manager.executing import run_in, type_of
@@ -23,21 +23,25 @@ from ringfence.manager.executor import SubprocessExecutor
 from ringfence.manager.options import Docker, OptionFieldsButMode, SandboxOptions, StrPath, make_options
 from ringfence.manager.policing import CODE_TOOL, SHELL_TOOL, PolicyEngine
 from ringfence.manager.pooling import SandboxPool
-from ringfence.manager.sandbox import Sandbox
-from ringfence.manager.sessions import SessionInfo
 from ringfence.policy.bounds import pool_size as usual_pool_size
 from ringfence.policy.risk.assess import assess
 from ringfence.policy.risk.route import route
 from ringfence.pool.plan import PoolConfig
 from ringfence.values.execution import ExecutionRequest
-from ringfence.values.outcome import Result
 from ringfence.values.principal import Principal
-from ringfence.values.request import OnOutput
 from ringfence.values.risk import Route, SecurityMode
-from ringfence.values.sizes import Duration
-from ringfence.workspace.agent import AgentWorkspace
-from ringfence.workspace.snapshots.manifest import Snapshot
 from ringfence.workspace.snapshots.store import SnapshotStore
+
+if TYPE_CHECKING:
+    from ringfence.approvals.base import ConfirmationService
+    from ringfence.audit.violations import ViolationStore
+    from ringfence.manager.sandbox import Sandbox
+    from ringfence.manager.sessions import SessionInfo
+    from ringfence.values.outcome import Result
+    from ringfence.values.request import OnOutput
+    from ringfence.values.sizes import Duration
+    from ringfence.workspace.agent import AgentWorkspace
+    from ringfence.workspace.snapshots.manifest import Snapshot
 
 
 class _Caller(TypedDict):

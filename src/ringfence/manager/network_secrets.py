@@ -4,15 +4,20 @@ A policy says where a secret may go, the person says where it comes from. Loaded
 signers need a library that takes its time to load.
 """
 
-from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
+
+from ringfence.dataclass import replace
 from ringfence.egress.secrets.posting import Poster, dial_by
 from ringfence.egress.secrets.signers import make_mint
 from ringfence.manager.secrets import DeclaredSecret, SecretSources, parse_secret
-from ringfence.policy.terms import Terms
-from ringfence.values.network import NetworkGrant
-from ringfence.values.parent_proxy import ParentProxies
+
+if TYPE_CHECKING:
+    from ringfence.policy.terms import Terms
+    from ringfence.values.network import NetworkGrant
+    from ringfence.values.parent_proxy import ParentProxies
 
 
 def declare_secrets(

@@ -7,6 +7,8 @@ What passes bytes is in the journal from before the first of them, whoever dies.
 box loses its network.
 """
 
+from __future__ import annotations
+
 import asyncio
 import hashlib
 import os
@@ -14,28 +16,31 @@ import socket
 import time
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from ringfence.approvals.ask import NOBODY, SessionMemory, ask
 from ringfence.approvals.base import ConfirmationService, Question
 from ringfence.audit import network_records
-from ringfence.audit.journal import Entry, Journal
 from ringfence.audit.redact import Redactor
+from ringfence.dataclass import dataclass, field, replace
 from ringfence.egress.base import Listeners, NetworkAnswer, NetworkQuestion, SecretValue
 from ringfence.egress.secrets.git_remotes import git_variables
 from ringfence.egress.secrets.placeholders import variables_of
 from ringfence.egress.service import Attachment, EgressService
-from ringfence.engines.base import NetKeeper
 from ringfence.errors import InitializationFailed, PermissionDenied
 from ringfence.manager.secret_sources import SourceFailed
 from ringfence.manager.secrets import SecretSources
 from ringfence.values.network import NetworkGrant, SecretGrant
-from ringfence.values.network_event import NetworkEvent
-from ringfence.values.parent_proxy import ParentProxies
 from ringfence.values.principal import Principal
 from ringfence.values.risk import Risk
 from ringfence.values.verdict import Reason, Verdict
 from ringfence.values.violation import Operation, Severity, Violation, ViolationType
+
+if TYPE_CHECKING:
+    from ringfence.audit.journal import Entry, Journal
+    from ringfence.engines.base import NetKeeper
+    from ringfence.values.network_event import NetworkEvent
+    from ringfence.values.parent_proxy import ParentProxies
 
 _ASK_SECONDS = 300.0
 """How long a question stays open; the request itself is answered sooner, and the next try finds the answer."""
@@ -50,7 +55,7 @@ SourcesFor = Callable[[NetworkGrant], SecretSources]
 class ServedBox:
     """One box whose connections the proxy takes (`engines.base.Attached`)."""
 
-    networking: "Networking"
+    networking: Networking
     box: str
     sources: SecretSources
     variables: tuple[tuple[str, str], ...] = ()

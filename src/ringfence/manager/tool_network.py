@@ -3,13 +3,15 @@
 What they reach follows from the same options, configuration and policy as what a box reaches.
 """
 
+from __future__ import annotations
+
 import os
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
+from ringfence.dataclass import dataclass, replace
 from ringfence.errors import NetworkAccessDenied
 from ringfence.manager.configuring import home_directory, load_config, open_journal
 from ringfence.manager.granting import current_directory
@@ -17,9 +19,11 @@ from ringfence.manager.network_options import Network
 from ringfence.manager.network_pages import network_in_force
 from ringfence.manager.network_secrets import sources_of
 from ringfence.manager.networking import Networking, ServedBox
-from ringfence.manager.options import SandboxOptions
 from ringfence.manager.parent_proxies import parents_of
 from ringfence.values.remedy import Door
+
+if TYPE_CHECKING:
+    from ringfence.manager.options import SandboxOptions
 
 _NAME: Final = "tool"
 

@@ -11,16 +11,16 @@ The text goes through the `json` module first; the position of each key and item
 on the text being valid.
 """
 
-import difflib
 import json
 import math
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
 from enum import Enum
 from types import MappingProxyType
-from typing import Any, Final, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
+from ringfence.dataclass import dataclass, field, replace
+from ringfence.deferred import deferred_module
 from ringfence.errors import InvalidArgument, InvalidConfig
 from ringfence.policy.defaults import BLACKLIST
 from ringfence.policy.environment import flag, lookup
@@ -28,6 +28,12 @@ from ringfence.policy.expanding import expand, is_encodable
 from ringfence.policy.globs import BlacklistRow
 from ringfence.values.limits import Limits
 from ringfence.values.sizes import parse_duration, parse_size
+
+if TYPE_CHECKING:
+    import difflib
+else:
+    difflib = deferred_module("difflib")
+
 
 DEFAULT_LOCATIONS: Final = ("~/.ringfence/sandbox.json", "~/.synapse/sandbox.json")
 

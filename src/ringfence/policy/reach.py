@@ -10,9 +10,9 @@ What this does not protect against: what happens inside TLS that nobody looks in
 below a wildcard).
 """
 
-from dataclasses import dataclass, replace
 from typing import Final
 
+from ringfence.dataclass import dataclass, replace
 from ringfence.errors import InvalidConfig
 from ringfence.policy.reach_addresses import NOTHING_OF_OURS, why_address_is_refused
 from ringfence.policy.reach_rules import (

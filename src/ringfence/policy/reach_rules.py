@@ -6,10 +6,10 @@ The judge (`policy/reach.py`) decides by what is found here. Rules that name a h
 import ipaddress
 import re
 from collections import OrderedDict
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
+from ringfence.dataclass import dataclass
 from ringfence.errors import InvalidConfig
 from ringfence.policy.document import Mark
 from ringfence.policy.hosts import HostRule

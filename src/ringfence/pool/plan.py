@@ -9,9 +9,10 @@ its replacement is made while it can still be handed out; it goes when the repla
 """
 
 import math
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Final
 
+from ringfence.dataclass import dataclass
 from ringfence.errors import InvalidArgument
 
 RENEW_SHARE: Final = 0.9

@@ -2,11 +2,11 @@
 
 import posixpath
 import re
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from typing import Final
 
+from ringfence.dataclass import dataclass
 from ringfence.values.facts import CheckAnswer, Finding, Span, Strictness
 from ringfence.values.paths import is_below
 

@@ -6,9 +6,9 @@ and programs that are not in the catalogue.
 
 import re
 import shlex
-from dataclasses import replace
 from typing import Final
 
+from ringfence.dataclass import replace
 from ringfence.shell.catalog import (
     CODE_BY_OPTION,
     CODE_OPERANDS,

@@ -1,7 +1,6 @@
 """One request that a box made to the network, as it is recorded."""
 
-from dataclasses import dataclass
-
+from ringfence.dataclass import dataclass
 from ringfence.values.network import NetworkDoor
 from ringfence.values.verdict import Verdict
 

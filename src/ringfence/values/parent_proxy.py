@@ -1,8 +1,8 @@
 """The proxy of the person's own network, through which everything has to go out that is not exempt from it."""
 
 import ipaddress
-from dataclasses import dataclass, field
 
+from ringfence.dataclass import dataclass, field
 from ringfence.values.hosts import Host
 
 

@@ -18,11 +18,11 @@ from ringfence.cli.network_options import (
     PublishOption,
     ReachOption,
     SecretOption,
-    typed_network,
 )
 from ringfence.cli.options import typed_limits, typed_options
-from ringfence.cli.output import with_output_options
+from ringfence.cli.output_options import with_output_options
 from ringfence.cli.say import print_line, print_note
+from ringfence.cli.typed_network import typed_network
 from ringfence.errors import InvalidArgument, NotInstalled
 from ringfence.manager.assemble import has_policy
 from ringfence.manager.granting import current_directory

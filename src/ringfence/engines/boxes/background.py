@@ -1,21 +1,29 @@
 """What goes on in a box while calls come and go: processes that were started so, and what calls have left running."""
 
+from __future__ import annotations
+
 import asyncio
 import os
 from contextlib import ExitStack
-from dataclasses import replace
+from typing import TYPE_CHECKING
 
-from ringfence.engines.boxes.control import Job
-from ringfence.engines.boxes.inside import Inside
-from ringfence.engines.boxes.process import BoxProcess
+from ringfence.dataclass import replace
+from ringfence.deferred import deferred
 from ringfence.engines.boxes.spawning import not_started, spawn_failed
-from ringfence.engines.boxes.work import Work
 from ringfence.engines.streams import Capture, Reader
 from ringfence.errors import Internal, RingfenceError, SpawnFailed
 from ringfence.values.guarantee import Guarantee
-from ringfence.values.limits import Limit
-from ringfence.values.outcome import Result
 from ringfence.values.request import Overflow, Request, Stream
+
+if TYPE_CHECKING:
+    from ringfence.engines.boxes.control import Job
+    from ringfence.engines.boxes.inside import Inside
+    from ringfence.engines.boxes.process import BoxProcess
+    from ringfence.engines.boxes.work import Work
+    from ringfence.values.limits import Limit
+    from ringfence.values.outcome import Result
+else:
+    BoxProcess = deferred("ringfence.engines.boxes.process", "BoxProcess")
 
 _START_SECONDS = 20.0
 """How long a terminal may take to come."""

@@ -11,14 +11,16 @@ interpreter, which take turns.
     ending        the end of each, waited for or made   (ending.py)
 """
 
+from __future__ import annotations
+
 import asyncio
 import os
 from collections.abc import AsyncIterator, Callable
-from dataclasses import replace
+from typing import TYPE_CHECKING
 
-from ringfence.engines.base import Agree
+from ringfence.dataclass import replace
+from ringfence.deferred import deferred
 from ringfence.engines.boxes.background import Background
-from ringfence.engines.boxes.base import BoxHost
 from ringfence.engines.boxes.commands import Commands
 from ringfence.engines.boxes.control import Control
 from ringfence.engines.boxes.ending import Endings, Underway
@@ -26,26 +28,32 @@ from ringfence.engines.boxes.file_servers import FileServers
 from ringfence.engines.boxes.inside import Inside
 from ringfence.engines.boxes.interpreters import MAIN, Interpreters
 from ringfence.engines.boxes.overlap import Running
-from ringfence.engines.boxes.process import BoxProcess
 from ringfence.engines.boxes.results import Results
 from ringfence.engines.boxes.spawning import Spawner, not_started
-from ringfence.engines.boxes.standby import BoxSetting
 from ringfence.engines.boxes.standing import Standing
 from ringfence.engines.boxes.turns import Turns
 from ringfence.engines.boxes.waiting import wait_through_cancel
 from ringfence.engines.descriptors import out_of_descriptors
 from ringfence.engines.loops import run_there, runs_elsewhere
-from ringfence.engines.networking.attaching import BoxNetwork
-from ringfence.engines.networking.inside import InsideKeeper
 from ringfence.errors import Internal, RingfenceError
-from ringfence.limits.base import ResourceController
-from ringfence.values.files import FileOperation, Performed
-from ringfence.values.grant import Grant
-from ringfence.values.guarantee import Wall
 from ringfence.values.limits import Limit
 from ringfence.values.outcome import Observed, Result, SandboxAudit, Usage
 from ringfence.values.request import INTERPRETED, Request
-from ringfence.values.violation import Violation
+
+if TYPE_CHECKING:
+    from ringfence.engines.base import Agree
+    from ringfence.engines.boxes.base import BoxHost
+    from ringfence.engines.boxes.process import BoxProcess
+    from ringfence.engines.boxes.standby import BoxSetting
+    from ringfence.engines.networking.attaching import BoxNetwork
+    from ringfence.engines.networking.inside import InsideKeeper
+    from ringfence.limits.base import ResourceController
+    from ringfence.values.files import FileOperation, Performed
+    from ringfence.values.grant import Grant
+    from ringfence.values.guarantee import Wall
+    from ringfence.values.violation import Violation
+else:
+    InsideKeeper = deferred("ringfence.engines.networking.inside", "InsideKeeper")
 
 
 class HelperBox:

@@ -1,5 +1,7 @@
 """A command that goes on while others run in the same box: its output, its input, its signals, its end."""
 
+from __future__ import annotations
+
 import asyncio
 import fcntl
 import os
@@ -9,18 +11,21 @@ import termios
 import time
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
-from ringfence.engines.boxes.control import Control, Job
 from ringfence.engines.boxes.protocol import MessageKind, Reply, check_own_end
 from ringfence.engines.boxes.spawning import start_failed
-from ringfence.engines.boxes.watch import Watch
 from ringfence.engines.boxes.work import limits_of
 from ringfence.engines.streams import Capture, Reader, feed, write_all
 from ringfence.errors import Internal
 from ringfence.values.limits import Limit, Limits
-from ringfence.values.outcome import Ending, Result
 from ringfence.values.request import Overflow, Request, Stream
 from ringfence.values.sizes import Duration, seconds_of
+
+if TYPE_CHECKING:
+    from ringfence.engines.boxes.control import Control, Job
+    from ringfence.engines.boxes.watch import Watch
+    from ringfence.values.outcome import Ending, Result
 
 
 class _Said(Capture):
@@ -53,7 +58,7 @@ class BoxProcess:
         stdin: int,
         outputs: Sequence[Reader],
         limits: Limits,
-        make_result: "Callable[[BoxProcess, Reply], Result]",
+        make_result: Callable[[BoxProcess, Reply], Result],
         complete: Callable[[Request, Result], Coroutine[None, None, Result]] | None,
         *,
         on_terminal: bool = False,
@@ -101,7 +106,7 @@ class BoxProcess:
         self._on_end: Callable[[BoxProcess], None] | None = None
         job.ended.add_done_callback(self._on_ended)
 
-    def watch(self, watch: Watch, on_end: "Callable[[BoxProcess], None]") -> None:
+    def watch(self, watch: Watch, on_end: Callable[[BoxProcess], None]) -> None:
         """Hold it to its limits until it ends, and say then that it has."""
         self._watch, self._on_end = watch, on_end
 

@@ -1,24 +1,29 @@
 """Makes the results of a box: evidence to ending, with what was used, seen and refused on the way."""
 
+from __future__ import annotations
+
 import asyncio
 import signal
 import time
-from dataclasses import replace
+from typing import TYPE_CHECKING, TypeAlias
 
-from ringfence.engines.boxes.base import Supervision
+from ringfence.dataclass import replace
 from ringfence.engines.boxes.classify import Evidence, before, classify, violations
-from ringfence.engines.boxes.control import Job
-from ringfence.engines.boxes.process import BoxProcess
-from ringfence.engines.boxes.protocol import Reply
 from ringfence.engines.boxes.waiting import wait_through_cancel
-from ringfence.engines.boxes.work import Work
-from ringfence.engines.networking.attaching import BoxNetwork
-from ringfence.limits.base import ResourceController
-from ringfence.values.guarantee import Wall
 from ringfence.values.outcome import Observed, Result, SandboxAudit, Usage
-from ringfence.values.request import Request
 from ringfence.values.sandbox_type import SandboxType
-from ringfence.values.violation import Violation
+
+if TYPE_CHECKING:
+    from ringfence.engines.boxes.base import Supervision
+    from ringfence.engines.boxes.control import Job
+    from ringfence.engines.boxes.process import BoxProcess
+    from ringfence.engines.boxes.protocol import Reply
+    from ringfence.engines.boxes.work import Work
+    from ringfence.engines.networking.attaching import BoxNetwork
+    from ringfence.limits.base import ResourceController
+    from ringfence.values.guarantee import Wall
+    from ringfence.values.request import Request
+    from ringfence.values.violation import Violation
 
 _KIB_MOST = 1 << 40
 """What PID 1 reports is hostile, if PID 1 is."""
@@ -29,7 +34,7 @@ _NOT_TOLD = (
     "result of the next call"
 )
 
-Seen = tuple[tuple[Violation, ...], Observed | None]
+Seen: TypeAlias = "tuple[tuple[Violation, ...], Observed | None]"
 """What was refused, and what else was seen."""
 
 

@@ -6,13 +6,13 @@ name that is a module anywhere is one everywhere.
 
 from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cache
 
 import tree_sitter_javascript
 import tree_sitter_typescript
 from tree_sitter import Language, Node, Parser
 
+from ringfence.dataclass import dataclass
 from ringfence.policy.risk import findings as limits
 from ringfence.policy.risk.findings import Findings
 from ringfence.policy.risk.patterns import javascript as rows

@@ -1,8 +1,8 @@
 """What programs do with their operands, and which of their options name files: one row for each program."""
 
-from dataclasses import dataclass, field
 from typing import Final
 
+from ringfence.dataclass import dataclass, field
 from ringfence.shell.catalog.mirrors import RSYNC_TAKES
 from ringfence.values.facts import Touch
 

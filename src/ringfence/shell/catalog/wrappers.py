@@ -1,8 +1,8 @@
 """Programs that run the command that follows them."""
 
-from dataclasses import dataclass, field
 from typing import Final
 
+from ringfence.dataclass import dataclass, field
 from ringfence.shell.catalog.base import names as _set
 from ringfence.values.facts import Via
 

@@ -2,9 +2,9 @@
 
 import posixpath
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final
 
+from ringfence.dataclass import dataclass
 from ringfence.shell.context import CheckContext, say, segment_may_be
 from ringfence.values.facts import CheckAnswer, Facts, Finding, PathFact, Touch
 from ringfence.values.paths import is_below

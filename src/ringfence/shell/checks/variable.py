@@ -2,9 +2,9 @@
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
 
+from ringfence.dataclass import dataclass
 from ringfence.shell.context import CheckContext, say
 from ringfence.values.facts import CheckAnswer, Facts, Finding, Origin, Unknown
 
