@@ -147,7 +147,7 @@ class SshConnection:
     async def _carried(self, process: "_Process", command: GitCommand) -> int:
         flow, carried = self._flow, Carried()
         started_at, started = time.time(), time.monotonic()
-        reason, verdict, failed = flow.judged.reason, Verdict.ALLOW, 0
+        reason, verdict, failed, is_recorded = flow.judged.reason, Verdict.ALLOW, 0, False
         try:
             return await carry(process, command, flow, self._side, carried, protocol=process.protocol)
         except NotTaken as fault:
@@ -155,35 +155,36 @@ class SshConnection:
             return _told(process, Refusal(failed, reason_line(reason)))
         except DialRefused as fault:
             reason, failed = fault.refusal.reason, fault.refusal.status
-            verdict = Verdict.DENY if failed == 403 else verdict
+            is_recorded = failed == 403  # an address that no rule allows: by the flow
             return _told(process, fault.refusal)
         except (asyncssh.Error, OSError) as fault:
             reason, failed = f"the connection ended early: {_said(fault)}", 502
             return _told(process, Refusal(failed, reason_line(reason)))
         finally:
-            flow.record(
-                NetworkEvent(
-                    box=flow.box,
-                    door=flow.door,
-                    host=flow.host.text,
-                    port=flow.port,
-                    verdict=verdict,
-                    reason=reason,
-                    rule=flow.judged.rule,
-                    place=flow.judged.place,
-                    address=flow.address,
-                    method=command.method,
-                    path=command.path,
-                    secrets=(carried.secret,) if carried.secret else (),
-                    status=failed or carried.status,
-                    bytes_out=carried.sent,
-                    bytes_in=carried.received,
-                    started_at=started_at,
-                    seconds=time.monotonic() - started,
-                    approval=flow.approval,
-                    inspected=True,
+            if not is_recorded:
+                flow.record(
+                    NetworkEvent(
+                        box=flow.box,
+                        door=flow.door,
+                        host=flow.host.text,
+                        port=flow.port,
+                        verdict=verdict,
+                        reason=reason,
+                        rule=flow.judged.rule,
+                        place=flow.judged.place,
+                        address=flow.address,
+                        method=command.method,
+                        path=command.path,
+                        secrets=(carried.secret,) if carried.secret else (),
+                        status=failed or carried.status,
+                        bytes_out=carried.sent,
+                        bytes_in=carried.received,
+                        started_at=started_at,
+                        seconds=time.monotonic() - started,
+                        approval=flow.approval,
+                        inspected=True,
+                    )
                 )
-            )
 
 
 class _Process(asyncssh.SSHServerProcess[bytes]):
