@@ -15,7 +15,7 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TextIO
+from typing import Any, cast
 
 from ringfence.keeper.image import Surroundings, image_variables, surroundings
 from ringfence.keeper.installed import Stamp, stamp, watched_files
@@ -36,14 +36,23 @@ class OutOfDate(NotMe):
 
 
 @dataclass(frozen=True, slots=True)
+class StreamKind:
+    """How the interpreter has made a standard stream, which the locale and PYTHON* variables say."""
+
+    encoding: str
+    errors: str | None
+    is_unbuffered: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Image:
     """What a keeper was when it began to serve."""
 
     surroundings: Surroundings
     variables: dict[bytes, bytes]
     installed: Stamp
-    streams: tuple[tuple[str, str], ...]
-    """Encoding and error handler of standard input, output and error."""
+    streams: tuple["StreamKind", ...]
+    """Of standard input, output and error."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +75,10 @@ class Request:
 
 
 def take_image() -> Image:
-    streams = tuple((each.encoding, each.errors or "strict") for each in (sys.stdin, sys.stdout, sys.stderr))
+    streams = tuple(
+        StreamKind(each.encoding, each.errors, getattr(each, "write_through", False))
+        for each in (sys.stdin, sys.stdout, sys.stderr)
+    )
     return Image(surroundings("self"), image_variables(os.environb.items()), stamp(watched_files()), streams)
 
 
@@ -168,28 +180,30 @@ def _set_signals(words: Words) -> None:
     signal.pthread_sigmask(signal.SIG_SETMASK, words.blocked)
 
 
-def _open_streams(kinds: Sequence[tuple[str, str]]) -> None:
+def _open_streams(kinds: Sequence[StreamKind]) -> None:
     """Standard streams as an interpreter makes them (`create_stdio` of its pylifecycle.c)."""
-    for number, (name, (encoding, errors)) in enumerate(zip(("stdin", "stdout", "stderr"), kinds, strict=True)):
-        stream = _stream(number, name, encoding, errors)
+    for number, (name, kind) in enumerate(zip(("stdin", "stdout", "stderr"), kinds, strict=True)):
+        stream = _stream(number, name, kind)
         setattr(sys, name, stream)
         setattr(sys, f"__{name}__", stream)
 
 
-def _stream(number: int, name: str, encoding: str, errors: str) -> TextIO | None:
+def _stream(number: int, name: str, kind: StreamKind) -> io.TextIOWrapper | None:
     mode = "r" if number == 0 else "w"
+    is_unbuffered = kind.is_unbuffered and number != 0
     try:
-        buffer = open(number, f"{mode}b", closefd=False)  # noqa: SIM115 - it stays open as long as the process
+        buffer: Any = open(number, f"{mode}b", buffering=0 if is_unbuffered else -1, closefd=False)  # noqa: SIM115
     except OSError:  # closed
         return None
-    raw = buffer.raw  # type: ignore[attr-defined]  # both kinds of buffer have it
+    raw = buffer if is_unbuffered else buffer.raw
     raw.name = f"<{name}>"
-    stream = io.TextIOWrapper(
+    stream: Any = io.TextIOWrapper(
         buffer,
-        encoding=encoding,
-        errors=errors,
+        encoding=kind.encoding,
+        errors=kind.errors,
         newline=None if number == 0 else "\n",
-        line_buffering=number == 2 or raw.isatty(),
+        line_buffering=not is_unbuffered and (number == 2 or raw.isatty()),
+        write_through=is_unbuffered,
     )
-    stream.mode = mode  # type: ignore[misc]  # as an interpreter does
-    return stream
+    stream.mode = mode
+    return cast(io.TextIOWrapper, stream)

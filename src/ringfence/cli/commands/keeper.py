@@ -11,11 +11,12 @@ import typer
 from ringfence.cli.app import main
 from ringfence.cli.exits import Finished
 from ringfence.cli.group import make_group
+from ringfence.cli.lazy import load
 from ringfence.cli.output import make_table, show_table
 from ringfence.errors import InvalidArgument
 from ringfence.keeper.asking import ask_keepers
 from ringfence.keeper.becoming import take_image
-from ringfence.keeper.preload import load_modules
+from ringfence.keeper.preload import load_ahead
 from ringfence.keeper.serving import Keeper
 from ringfence.keeper.wire import Place, is_private
 from ringfence.values.sizes import show_seconds
@@ -72,7 +73,8 @@ def serve(name: Annotated[str, typer.Argument(help="As which one.")]) -> None:
         raise InvalidArgument(f"descriptors 3 and 4 are no lock and directory: {fault}", hint=_BY_ITSELF) from fault
     for number in (_LOCK, _DIRECTORY):
         os.set_inheritable(number, False)
-    load_modules()
+    load_ahead()
+    load("run")
     Keeper(Place(_DIRECTORY, name), _LOCK, take_image(), main, _IDLE_SECONDS).serve()
 
 
