@@ -195,7 +195,7 @@ static int lose(const struct termios *before)
     if (before != NULL)
         tcsetattr(0, TCSANOW, before);
     fprintf(stderr, "ringfence: error: the keeper that ran this command was killed, and the command with it; "
-                    "`ringfence audit show` has what is known; RINGFENCE_KEEPER=off does without a keeper\n");
+                    "`ringfence audit tail` has what is known; RINGFENCE_KEEPER=off does without one\n");
     return LOST;
 }
 

@@ -27,7 +27,7 @@ def run_to_the_end(main: Callable[[], None]) -> NoReturn:
         sys.excepthook(*sys.exc_info())  # type: ignore[arg-type]  # there is one
     threading._shutdown()  # type: ignore[attr-defined]  # waits for threads, as the end of an interpreter does
     atexit._run_exitfuncs()
-    if not _flush() and code == 0:
+    if not _flush():
         code = _CANNOT_FLUSH
     if interrupted:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
