@@ -29,7 +29,8 @@
 #include "front.h"
 
 enum {
-    ANSWER_MS = 5000, /* a keeper that has not answered by then is stopped or hangs */
+    ACCEPT_MS = 5000, /* a keeper that has not accepted by then is stopped or hangs */
+    READY_MS = 60000, /* one that has is busy: the plain way would take longer still */
     MOST_DESCRIPTORS = 64,
     OWN_DESCRIPTORS = 3, /* the line to the child, words and variables, the directory */
     LOST = 125,
@@ -152,13 +153,18 @@ static bool send_request(int connection, struct request *request)
     return sendmsg(connection, &message, MSG_NOSIGNAL) >= 0;
 }
 
-static bool is_ready(int line)
+static bool is_ready(int line, int connection)
 {
     char answer[512];
-    struct pollfd waiting = {.fd = line, .events = POLLIN};
-    if (poll(&waiting, 1, ANSWER_MS) != 1)
-        return false;
-    return recv(line, answer, sizeof answer, MSG_DONTWAIT) > 0 && answer[0] == 'R';
+    struct pollfd waiting[] = {{.fd = line, .events = POLLIN}, {.fd = connection, .events = POLLIN}};
+    for (int patience = ACCEPT_MS; poll(waiting, 2, patience) > 0;) {
+        if (waiting[0].revents)
+            return recv(line, answer, sizeof answer, MSG_DONTWAIT) > 0 && answer[0] == 'R';
+        if (recv(connection, answer, 2, MSG_DONTWAIT) != 2 || answer[0] != 'A')
+            return false;
+        patience = READY_MS;
+    }
+    return false;
 }
 
 /* Ends, or stops, as the child did. */
@@ -283,7 +289,7 @@ int hand_over(const struct place *place, int argc, char **argv, bool *absent)
         goto plain;
     close(pair[1]);
     pair[1] = -1;
-    if (!is_ready(pair[0]) || (signals = catch_signals(&blocked)) < 0)
+    if (!is_ready(pair[0], connection) || (signals = catch_signals(&blocked)) < 0)
         goto plain;
     if (send(pair[0], "G", 1, MSG_NOSIGNAL) != 1) {
         sigprocmask(SIG_SETMASK, &blocked, NULL);

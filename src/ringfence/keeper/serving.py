@@ -198,6 +198,7 @@ class Keeper:
             self._be_a_child(connection, request, keeper)
         self.calls += 1
         self._running[child] = connection
+        self._tell(child, wire.ACCEPTED, 0)
 
     def _be_a_child(self, connection: socket.socket, request: Request, keeper: int) -> None:
         """Never returns."""

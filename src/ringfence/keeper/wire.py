@@ -3,6 +3,7 @@
 One message of a SOCK_SEQPACKET socket each:
 
     front  -> keeper  CALL + the numbers of the descriptors that come along   (first: line, words, directory)
+    keeper -> front   ACCEPTED                                                 (there is a child; it may take a while)
     child  -> front   READY, or NOT_ME + why                                   (on the line that came along)
     front  -> child   GO
     front  -> keeper  SIGNAL + number
@@ -21,6 +22,7 @@ READY: Final = b"R"
 NOT_ME: Final = b"P"
 GO: Final = b"G"
 SIGNAL: Final = ord("S")
+ACCEPTED: Final = b"A"
 STOPPED: Final = b"T"
 EXITED: Final = b"E"
 KILLED: Final = b"K"
