@@ -1,6 +1,6 @@
 /* Hands a call over to a keeper, and stands for it until it has ended.
  *
- *   connect, look who answers -> descriptors, words, variables -> "ready" -> "go" -> signals there, the end back
+ *   connect, look who answers -> "accepted" -> descriptors, words, variables -> "ready" -> "go" -> signals there, the end back
  *
  * Up to "go" nothing has run, and any failure leaves the plain way open; the keeper's child begins only when it has
  * read "go", so that a keeper that is too late finds nobody. After it, what reaches us as a signal is passed on, and how the
@@ -153,18 +153,12 @@ static bool send_request(int connection, struct request *request)
     return sendmsg(connection, &message, MSG_NOSIGNAL) >= 0;
 }
 
-static bool is_ready(int line, int connection)
+/* Whether the answer begins so. */
+static bool is_told(int from, char what, int patience)
 {
     char answer[512];
-    struct pollfd waiting[] = {{.fd = line, .events = POLLIN}, {.fd = connection, .events = POLLIN}};
-    for (int patience = ACCEPT_MS; poll(waiting, 2, patience) > 0;) {
-        if (waiting[0].revents)
-            return recv(line, answer, sizeof answer, MSG_DONTWAIT) > 0 && answer[0] == 'R';
-        if (recv(connection, answer, 2, MSG_DONTWAIT) != 2 || answer[0] != 'A')
-            return false;
-        patience = READY_MS;
-    }
-    return false;
+    struct pollfd waiting = {.fd = from, .events = POLLIN};
+    return poll(&waiting, 1, patience) == 1 && recv(from, answer, sizeof answer, MSG_DONTWAIT) > 0 && answer[0] == what;
 }
 
 /* Ends, or stops, as the child did. */
@@ -281,6 +275,9 @@ int hand_over(const struct place *place, int argc, char **argv, bool *absent)
         (here = open(".", O_PATH | O_DIRECTORY | O_CLOEXEC)) < 0)
         goto plain;
     int own[] = {connection, pair[0], pair[1], words, here, place->directory};
+    /* Descriptors that wait in a stopped keeper's queue would keep the caller's pipes open. */
+    if (!is_told(connection, 'A', ACCEPT_MS))
+        goto plain;
     request.descriptors[0] = pair[1];
     request.descriptors[1] = words;
     request.descriptors[2] = here;
@@ -289,7 +286,7 @@ int hand_over(const struct place *place, int argc, char **argv, bool *absent)
         goto plain;
     close(pair[1]);
     pair[1] = -1;
-    if (!is_ready(pair[0], connection) || (signals = catch_signals(&blocked)) < 0)
+    if (!is_told(pair[0], 'R', READY_MS) || (signals = catch_signals(&blocked)) < 0)
         goto plain;
     if (send(pair[0], "G", 1, MSG_NOSIGNAL) != 1) {
         sigprocmask(SIG_SETMASK, &blocked, NULL);

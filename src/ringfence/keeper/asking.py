@@ -41,6 +41,8 @@ def _ask(place: wire.Place, what: bytes) -> dict[str, Any] | None:
         peer = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size)
         if _UCRED.unpack(peer)[1] != os.getuid():
             return None
+        if connection.recv(_LONGEST) != wire.ACCEPTED:
+            return None
         connection.send(what)
         answer = json.loads(connection.recv(_LONGEST))
         return answer if isinstance(answer, dict) else None

@@ -141,6 +141,8 @@ class Keeper:
         if _peer(connection)[1] != os.getuid():
             connection.close()
             return
+        with suppress(OSError):
+            connection.send(wire.ACCEPTED)
         self._waiting[connection.fileno()] = connection
         self._poll.register(connection, select.POLLIN)
 
@@ -198,7 +200,6 @@ class Keeper:
             self._be_a_child(connection, request, keeper)
         self.calls += 1
         self._running[child] = connection
-        self._tell(child, wire.ACCEPTED, 0)
 
     def _be_a_child(self, connection: socket.socket, request: Request, keeper: int) -> None:
         """Never returns."""

@@ -2,8 +2,8 @@
 
 One message of a SOCK_SEQPACKET socket each:
 
+    keeper -> front   ACCEPTED
     front  -> keeper  CALL + the numbers of the descriptors that come along   (first: line, words, directory)
-    keeper -> front   ACCEPTED                                                 (there is a child; it may take a while)
     child  -> front   READY, or NOT_ME + why                                   (on the line that came along)
     front  -> child   GO
     front  -> keeper  SIGNAL + number
