@@ -1,5 +1,5 @@
-"""Build hooks: native/*.c becomes one static program, src/ringfence/_native/ringfence-box, and native/front/*.c another,
-the script `ringfence`; README.md becomes metadata.
+"""Build hooks: native/*.c becomes a static program, src/ringfence/_native/ringfence-box, and native/front/*.c another, the
+script `ringfence`; README.md becomes metadata.
 
 The helper is linked statically, because it also runs inside boxes (Docker images, gVisor) that hold no C library of
 ours. The first toolchain wins that really links a static program against the kernel's headers, in this order:
@@ -13,8 +13,8 @@ A static program needs nothing of the system that it runs on, so the wheel is on
 A failed compile fails the build, with the compiler's own words: a package that lacks the helper could run nothing.
 Platforms other than Linux build nothing.
 
-Where the front is built, the console script that the installer writes is called `ringfence-python`: its first line is how
-the front finds the interpreter of its environment. Elsewhere the console script is `ringfence` itself.
+Where the front is built, the console script that the installer writes is called `ringfence-python`: its first line is
+how the front finds the interpreter of its environment. Elsewhere the console script is `ringfence` itself.
 """
 
 import functools

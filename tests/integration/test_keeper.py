@@ -1,4 +1,4 @@
-"""A call by way of a keeper is the same as one without: what is printed, how it ends, what is recorded, what it is given."""
+"""A call by way of a keeper is the same as one without: what it prints, how it ends, what is recorded."""
 
 from __future__ import annotations
 
@@ -180,7 +180,11 @@ def test_nothing_of_a_caller_stays_in_the_keeper(stage: Stage) -> None:
 
 
 def test_a_keeper_comes_by_itself_and_only_where_it_is_wanted(stage: Stage) -> None:
-    for env in ({"RINGFENCE_KEEPER": "off"}, {"RINGFENCE_KEEPER": "", "CI": "true"}, {"XDG_RUNTIME_DIR": "/nonexistent"}):
+    for env in (
+        {"RINGFENCE_KEEPER": "off"},
+        {"RINGFENCE_KEEPER": "", "CI": "true"},
+        {"XDG_RUNTIME_DIR": "/nonexistent"},
+    ):
         assert stage.call("--version", env=env).returncode == 0
         assert not list(stage.places.glob("*")) or not stage.status()
     assert not stage.status()

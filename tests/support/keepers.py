@@ -81,7 +81,8 @@ class Stage:
         """A keeper for callers like this one; its pid."""
         before = {each["pid"] for each in self.status()}
         self.call("--version", **more)
-        return wait_for(lambda: next((each["pid"] for each in self.status() if each["pid"] not in before), None))
+        found: int = wait_for(lambda: next((each["pid"] for each in self.status() if each["pid"] not in before), None))
+        return found
 
     def calls(self) -> int:
         return sum(int(each["calls"]) for each in self.status())

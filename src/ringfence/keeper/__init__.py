@@ -1,1 +1,1 @@
-"""A process of one user that has the command line imported, and runs each call in a child of its own. It decides nothing."""
+"""A process of one user that has the command line loaded, and runs each call in a child. It decides nothing."""

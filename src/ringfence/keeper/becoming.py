@@ -1,8 +1,8 @@
 """A forked child of a keeper becomes the process that its caller would have started.
 
-It looks at the caller first (`image.py`, `installed.py`); what it cannot be the same as, it leaves to the plain way. Then it takes
-over the caller's descriptors, directory, umask, variables, signals and standard streams, says READY, and goes on when the caller
-says GO: whoever has given up waiting says nothing, and nothing runs.
+It looks at the caller first (`image.py`, `installed.py`); where it cannot be the same, it leaves the call to the plain
+way. Then it takes over the caller's descriptors, directory, umask, variables, signals and standard streams, says READY,
+and goes on when the caller says GO: whoever has given up waiting says nothing, and nothing runs.
 """
 
 import fcntl

@@ -2,9 +2,9 @@
 
 A process takes over descriptors, directory, umask, signals and environment from whoever calls. Namespaces, cgroup,
 privileges, limits and the like it has from its parent; and some variables are read once, when an interpreter or one of
-its modules is loaded. A keeper looks at each caller itself, in /proc and by a descriptor of the process: what a caller says
-about itself is no evidence. So a process of the same user that is walled in (another root, a filter on system calls,
-no new privileges, fewer capabilities, its own namespaces) cannot have a command started outside its wall.
+its modules is loaded. A keeper looks at each caller itself, in /proc and by a descriptor of the process: what a caller
+says about itself is no evidence. So a process of the same user that is walled in (another root, a filter on system
+calls, no new privileges, fewer capabilities, its own namespaces) cannot have a command started outside its wall.
 
 What this does not protect against: a confinement that the kernel does not show (Landlock without `no_new_privs`, which
 takes CAP_SYS_ADMIN), and other sockets of the same user that start programs.
@@ -52,7 +52,18 @@ _STATUS: Final = (
     b"Mems_allowed:",
 )
 _FILES: Final = ("cgroup", "limits", "oom_score_adj", "loginuid", "sessionid", "attr/current", "personality")
-_NAMESPACES: Final = ("cgroup", "ipc", "mnt", "net", "pid", "pid_for_children", "time", "time_for_children", "user", "uts")
+_NAMESPACES: Final = (
+    "cgroup",
+    "ipc",
+    "mnt",
+    "net",
+    "pid",
+    "pid_for_children",
+    "time",
+    "time_for_children",
+    "user",
+    "uts",
+)
 
 # proc(5): fields of stat after the name, counted from the state
 _NICE, _POLICY = 16, 38

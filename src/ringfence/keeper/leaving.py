@@ -22,9 +22,9 @@ def run_to_the_end(main: Callable[[], None]) -> NoReturn:
         code = _code_of(main)
     except KeyboardInterrupt:
         interrupted = True
-        sys.excepthook(*sys.exc_info())  # type: ignore[arg-type]  # there is one
+        sys.excepthook(*sys.exc_info())
     except BaseException:
-        sys.excepthook(*sys.exc_info())  # type: ignore[arg-type]  # there is one
+        sys.excepthook(*sys.exc_info())
     threading._shutdown()  # type: ignore[attr-defined]  # waits for threads, as the end of an interpreter does
     atexit._run_exitfuncs()
     if not _flush():

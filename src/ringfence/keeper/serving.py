@@ -3,9 +3,9 @@
     accept -> whose is it? -> fork -> (child: become the caller's process, run the command line)
                                    \\-> parent: signals there, the end back; a caller that is gone takes its child along
 
-One thread and no lock: a fork must never meet one. The environment and words of a call come in a file that only the child
-reads, so that nothing of a caller stays in the keeper's memory. A child dies with its keeper, and the guardian of its box sees to the rest,
-as when the command line itself is killed.
+One thread and no lock: a fork must never meet one. The environment and words of a call come in a file that only the
+child reads, so that nothing of a caller stays in the keeper's memory. A child dies with its keeper, and the guardian of
+its box sees to the rest, as when the command line itself is killed.
 """
 
 import array
@@ -29,7 +29,7 @@ from ringfence.keeper.leaving import run_to_the_end
 
 _BACKLOG = 4096
 _LOOK_SECONDS = 30.0
-"""How often a keeper that nobody calls looks whether its socket is still there: a runtime directory goes with the session."""
+"""How often a keeper that nobody calls looks for its socket: a runtime directory goes with the session."""
 _PR_SET_PDEATHSIG = 1
 _SO_PEERPIDFD = 77
 """From Linux 6.5 on."""
