@@ -62,7 +62,7 @@ test_all() {
         for setting in $environment; do export "${setting?}"; done
         build_image
     fi
-    .venv/bin/python -m pytest -q -n 4 --dist worksteal "$@" -p no:cacheprovider \
+    scripts/pytest.sh -n 4 --dist worksteal "$@" \
         tests/contract/test_boxes.py tests/contract/test_box_files.py tests/integration/test_docker_*.py tests/integration/test_gvisor.py \
         tests/integration/test_image.py tests/integration/test_deployment.py -k "docker or gvisor or image or deployment"
 }

@@ -67,7 +67,7 @@ test_there() {
     give_gvisor
     if [ $# = 0 ]; then set -- $(what_matters); fi
     # Short: a socket's path has at most 107 bytes, and tests put sockets below their own directories.
-    as_user .venv/bin/python -m pytest -q -n 3 --dist worksteal -p no:cacheprovider --basetemp "$HERE/t" "$@"
+    as_user scripts/pytest.sh -n 3 --dist worksteal --basetemp "$HERE/t" "$@"
 }
 
 # Judgement is the same for everybody: it looks at values, and at nothing of the machine.

@@ -11,11 +11,12 @@ cd "$(dirname "$0")/.."
 
 unset PYTHONDONTWRITEBYTECODE # or each of the thousands of processes that tests start would compile the project anew
 
-PYTEST=".venv/bin/python -m pytest -q"
+PYTEST=scripts/pytest.sh
 PREPARED=
 USER_PREPARED=
 USER_PLACE=
 LEFT_OUT=
+FAILED=
 
 # Every module that touches the machine has its claims here, each wall is built, and one case of each kind is run.
 QUICK="tests/architecture tests/docs tests/contract tests/unit/engines tests/unit/limits tests/unit/confinement
@@ -31,10 +32,11 @@ main() {
 }
 
 quick() {
-    timed set-up scripts/setup.sh
+    scripts/setup.sh
     timed lint make --no-print-directory lint
     # shellcheck disable=SC2086 # a list of words
     timed tests $PYTEST -n 3 --dist worksteal $(there $QUICK)
+    judge
     echo "left out: whatever else \`make test\` runs: attacks, sessions, shadows, the journal, Docker, gVisor, the other user"
 }
 
@@ -49,7 +51,7 @@ all() {
     scripts/docker-tests.sh prepare >/dev/null 2>&1 & # what fails is tried again, and told, where it is needed
     PREPARED=$!
     prepare_user
-    timed set-up scripts/setup.sh
+    scripts/setup.sh
     .venv/bin/python -m pytest -q --collect-only >/dev/null 2>&1 & # tests are compiled once, not by each worker
     compiled=$!
     timed lint make --no-print-directory lint
@@ -61,6 +63,7 @@ all() {
     timed docker scripts/docker-tests.sh
     timed user test_as_user
     if [ -n "$LEFT_OUT" ]; then printf 'left out:%s\n' "$LEFT_OUT"; fi
+    judge
 }
 
 # --- the ordinary user ------------------------------------------------------------------------------------------------
@@ -87,9 +90,12 @@ test_as_user() {
         fail "an ordinary user cannot set up a clone"
     fi
     if [ -x .docker-engine/gvisor/runsc ]; then export RINGFENCE_RUNSC_PATH="${RINGFENCE_RUNSC_PATH-$PWD/.docker-engine/gvisor/runsc}"; fi
-    scripts/ordinary-user.sh test "$USER_PLACE"
-    UMASK=022 scripts/ordinary-user.sh test "$USER_PLACE" tests/contract tests/integration/test_must_work.py tests/integration/test_protected.py
+    code=0
+    scripts/ordinary-user.sh test "$USER_PLACE" || code=$?
+    UMASK=022 scripts/ordinary-user.sh test "$USER_PLACE" tests/contract tests/integration/test_must_work.py tests/integration/test_protected.py ||
+        code=$?
     leave_out "as the user: tests of pure judgement, attacks (root's run plays its part), Docker"
+    return $code
 }
 
 leave_out() { LEFT_OUT="$LEFT_OUT
@@ -104,8 +110,13 @@ timed() {
     part=$1
     shift
     started=$(date +%s)
-    "$@"
+    "$@" || FAILED="$FAILED $part"
     echo "$part: $(($(date +%s) - started)) s"
+}
+
+# A part that fails does not keep the others from being run: who waits for a quarter of an hour wants to know all of it.
+judge() {
+    if [ -n "$FAILED" ]; then fail "failed:$FAILED"; fi
 }
 
 await_engine() {

@@ -295,7 +295,10 @@ def test_two_sandboxes_side_by_side_share_nothing(place: Place, port: int, world
 
     *calls, own, cross = asyncio.run(main())
     assert [HELLO in each.stdout for each in calls] == [True, False, False, True]
-    assert [len(each.violations) > 0 for each in calls] == [False, True, True, False]
+    # Of two calls side by side in one box it is not known whose a refusal is; of two boxes it is.
+    refused = [" ".join(each.target for call in pair for each in call.violations) for pair in (calls[:2], calls[2:])]
+    assert ["one." in each for each in refused] == [False, True]
+    assert ["two." in each for each in refused] == [True, False]
     assert own.ok and not cross.ok
 
 

@@ -10,6 +10,7 @@ from collections.abc import Callable
 import h2.connection
 import h2.events
 import hpack
+import httpx
 import pytest
 from h2.config import H2Configuration
 from h2.errors import ErrorCodes
@@ -279,3 +280,42 @@ def test_http2_without_tls_where_the_client_knows_that_the_server_has_it(place: 
         return frames
 
     assert statuses(loop.run(go())) == {1: b"204"}
+
+
+@pytest.mark.parametrize(
+    ("announced", "code", "whole"),
+    [
+        ("", ErrorCodes.NO_ERROR, True),
+        ("4", ErrorCodes.NO_ERROR, True),
+        ("5", ErrorCodes.NO_ERROR, False),
+        ("4", ErrorCodes.CANCEL, False),
+    ],
+)
+def test_a_server_may_end_an_answer_by_a_reset_without_an_error_if_nothing_is_missing(
+    place: Place, loop: Loop, announced: str, code: ErrorCodes, whole: bool
+) -> None:
+    length = [("content-length", announced)] if announced else []
+
+    async def server(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        peer = h2.connection.H2Connection(H2Configuration(client_side=False))
+        peer.initiate_connection()
+        while data := await reader.read(65_536):
+            for event in peer.receive_data(data):
+                if isinstance(event, h2.events.RequestReceived):
+                    stream = event.stream_id or 0
+                    peer.send_headers(stream, [(":status", "200"), *length])
+                    peer.send_data(stream, b"body")
+                    peer.reset_stream(stream, code)
+            writer.write(peer.data_to_send())
+
+    front = place(server, alpn=("h2",))
+
+    async def go() -> str:
+        async with httpx.AsyncClient(http2=True, proxy=front.url, verify=front.client_context(), timeout=20) as client:
+            return (await client.get("https://api.test/a")).text
+
+    if whole:
+        assert loop.run(go()) == "body"
+    else:
+        with pytest.raises(httpx.RemoteProtocolError):
+            loop.run(go())

@@ -230,8 +230,11 @@ class Inbox:
         self.trailers: Headers = ()
         self.ended = False
         self.failure: StreamReset | str | None = None
+        self.received = 0
+        """Bytes of the body that came."""
 
     def put(self, data: bytes, size: int) -> None:
+        self.received += len(data)
         self._pieces.append((data, size))
         self._news.set()
 

@@ -252,7 +252,7 @@ def _of_network(operation: str, address: str, what: str) -> Violation:
         Severity.MEDIUM,
         f"{what}: there is no network inside",
         "network.allowNetwork false",
-        "fetch it outside the box, and hand the result in as a file",
+        "name the host (--allow HOST, network=[HOST], or network.allow in a policy); or fetch it outside the box",
         _OPERATIONS[operation],
         address,
     )
