@@ -1,4 +1,4 @@
-"""Build hooks: native/*.c becomes a static program, src/ringfence/_native/ringfence-box, and native/front/*.c another, the
+"""Build hooks: native/*.c becomes a static program, src/ringfence/_native/ringfence-box, native/front/*.c another, the
 script `ringfence`; README.md becomes metadata.
 
 The helper is linked statically, because it also runs inside boxes (Docker images, gVisor) that hold no C library of

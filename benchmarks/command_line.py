@@ -71,7 +71,7 @@ async def main(rounds: int) -> None:
             await measure(cases, rounds, console)
         finally:
             subprocess.run([front, "keeper", "stop"], env=on, capture_output=True, check=False)
-        report(cases, console)
+        report(cases, "the command line", console)
 
 
 if __name__ == "__main__":
