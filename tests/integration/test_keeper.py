@@ -59,11 +59,13 @@ def test_every_call_says_and_ends_as_without(kept: Stage) -> None:
 
 def test_the_journal_has_the_same_records(kept: Stage) -> None:
     policy = kept.project / "policy.yaml"
-    policy.write_text("policies:\n  default: {max_memory: 1GB, blocked_commands: [curl]}\n")
+    policy.write_text("policies:\n  default: {max_memory: 1GB, denied_commands: [curl]}\n")
     for words in (("run", "echo one; exit 3"), ("run", "--policy", "policy.yaml", "curl x"), ("run", "cat ~/.ssh/key")):
+        before = len(kept.records())
         kept.call(*words)
         kept.call(*words, keeper=False)
-        with_keeper, without = kept.records()[-2:]
+        *_, with_keeper, without = kept.records()
+        assert len(kept.records()) == before + 2, words
         assert _shape(with_keeper) == _shape(without), words
     policy.unlink()
 
@@ -157,7 +159,7 @@ def test_directory_umask_and_variables_are_the_callers(kept: Stage) -> None:
 def test_descriptors_besides_the_first_three_come_along(kept: Stage) -> None:
     """`--policy <(...)`: a shell opens it, and names it by its number."""
     reading, writing = os.pipe()
-    os.write(writing, b"policies:\n  default: {blocked_commands: [curl]}\n")
+    os.write(writing, b"policies:\n  default: {denied_commands: [curl]}\n")
     os.close(writing)
     before = kept.calls()
     done = kept.call("run", "--policy", f"/dev/fd/{reading}", "curl x", pass_fds=(reading,))
