@@ -292,6 +292,7 @@ int hand_over(const struct place *place, int argc, char **argv, bool *absent)
         sigprocmask(SIG_SETMASK, &blocked, NULL);
         goto plain;
     }
+    send(connection, "S", 2, MSG_NOSIGNAL); /* no signal: it has begun, and counts */
     code = stand_for_it(connection, signals, terminal ? &before : NULL);
 plain:
     for (int *each = (int[]){connection, pair[0], pair[1], words, here, signals, -2}; *each != -2; each++)

@@ -169,6 +169,21 @@ def test_descriptors_besides_the_first_three_come_along(kept: Stage) -> None:
     assert done.returncode == 122, done.stderr
 
 
+def test_a_caller_without_a_locale_is_served_too(stage: Stage) -> None:
+    """The interpreter then sets a variable by itself, which a child has as well."""
+    env = {name: value for name, value in stage.env.items() if name != "LANG"}
+    bare = Stage.__new__(Stage)
+    bare.top, bare.front, bare.env = stage.top, stage.front, env
+    bare.start()
+    before = bare.calls()
+    words = ("run", "-e", "LC_CTYPE", "echo $LC_CTYPE")
+    said = [bare.call(*words, keeper=keeper).stdout for keeper in (True, False)]
+    after = bare.calls()
+    bare.stop()
+
+    assert said[0] == said[1] != b"" and after == before + 1
+
+
 def test_nothing_of_a_caller_stays_in_the_keeper(stage: Stage) -> None:
     pid = stage.start()
     secret = os.urandom(16).hex()

@@ -15,6 +15,7 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, cast
 
 from ringfence.keeper.image import Surroundings, image_variables, surroundings
@@ -50,6 +51,8 @@ class Image:
 
     surroundings: Surroundings
     variables: dict[bytes, bytes]
+    added: dict[bytes, bytes]
+    """What an interpreter with these variables sets by itself: LC_CTYPE, where there is no locale (PEP 538)."""
     installed: Stamp
     streams: tuple["StreamKind", ...]
     """Of standard input, output and error."""
@@ -79,7 +82,9 @@ def take_image() -> Image:
         StreamKind(each.encoding, each.errors, getattr(each, "write_through", False))
         for each in (sys.stdin, sys.stdout, sys.stderr)
     )
-    return Image(surroundings("self"), image_variables(os.environb.items()), stamp(watched_files()), streams)
+    given = _variables(Path("/proc/self/environ").read_bytes().split(b"\0")[:-1])
+    added = {name: os.environb[name] for name in (b"LC_CTYPE",) if name in os.environb and name not in given}
+    return Image(surroundings("self"), image_variables(given.items()), added, stamp(watched_files()), streams)
 
 
 def become(request: Request, peer: int, image: Image) -> bool:
@@ -123,14 +128,19 @@ def _read_words(descriptor: int) -> Words:
         head, _, rest = file.read().partition(b"\n")
     umask, ignored, blocked, count = head.split()
     parts = rest.split(b"\0")[:-1]
-    environment: dict[bytes, bytes] = {}
-    for entry in parts[int(count) :]:
-        name, equals, value = entry.partition(b"=")
-        if equals and name:
-            environment.setdefault(name, value)  # as Python does, the first of two
+    environment = _variables(parts[int(count) :])
     return Words(
         int(umask, 8), _signals(int(ignored, 16)), _signals(int(blocked, 16)), tuple(parts[: int(count)]), environment
     )
+
+
+def _variables(entries: Sequence[bytes]) -> dict[bytes, bytes]:
+    found: dict[bytes, bytes] = {}
+    for entry in entries:
+        name, equals, value = entry.partition(b"=")
+        if equals and name:
+            found.setdefault(name, value)  # as Python does, the first of two
+    return found
 
 
 def _signals(mask: int) -> frozenset[int]:
@@ -162,6 +172,7 @@ def _take_over(words: Words, here: int, image: Image) -> None:
     os.umask(words.umask)
     os.environb.clear()
     os.environb.update(words.environment)
+    os.environb.update(image.added)
     time.tzset()
     _set_signals(words)
     sys.argv[:] = map(os.fsdecode, words.argv)

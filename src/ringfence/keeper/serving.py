@@ -198,7 +198,6 @@ class Keeper:
             return
         if child == 0:
             self._be_a_child(connection, request, keeper)
-        self.calls += 1
         self._running[child] = connection
 
     def _be_a_child(self, connection: socket.socket, request: Request, keeper: int) -> None:
@@ -231,7 +230,9 @@ class Keeper:
             return
         except OSError:
             said = b""
-        if len(said) == 2 and said[0] == wire.SIGNAL:
+        if said == wire.BEGUN:
+            self.calls += 1
+        elif len(said) == 2 and said[0] == wire.SIGNAL:
             with suppress(ProcessLookupError, ValueError):
                 os.kill(pid, said[1])
         else:

@@ -6,7 +6,7 @@ One message of a SOCK_SEQPACKET socket each:
     front  -> keeper  CALL + the numbers of the descriptors that come along   (first: line, words, directory)
     child  -> front   READY, or NOT_ME + why                                   (on the line that came along)
     front  -> child   GO
-    front  -> keeper  SIGNAL + number
+    front  -> keeper  SIGNAL + number                                          (0: it has begun)
     keeper -> front   STOPPED + signal, EXITED + code, KILLED + signal
     anybody -> keeper STATUS or STOP; the answer is JSON
 """
@@ -22,6 +22,7 @@ READY: Final = b"R"
 NOT_ME: Final = b"P"
 GO: Final = b"G"
 SIGNAL: Final = ord("S")
+BEGUN: Final = bytes([SIGNAL, 0])
 ACCEPTED: Final = b"A"
 STOPPED: Final = b"T"
 EXITED: Final = b"E"
