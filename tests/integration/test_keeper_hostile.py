@@ -12,6 +12,7 @@ import socket
 import struct
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -30,10 +31,12 @@ _PR_SET_NO_NEW_PRIVS = 38
 
 
 @pytest.fixture
-def stage(tmp_path: Path) -> Iterator[Stage]:
-    made = Stage(tmp_path)
-    yield made
-    made.stop()
+def stage() -> Iterator[Stage]:
+    """In a directory with a short name: a socket's address has room for 107 characters."""
+    with tempfile.TemporaryDirectory(prefix="k-") as top:
+        made = Stage(Path(top))
+        yield made
+        made.stop()
 
 
 # --- who may call, and who is called ----------------------------------------------------------------------------------
