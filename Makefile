@@ -31,8 +31,9 @@ docs: setup ## build the documentation's site into site/
 	@NO_MKDOCS_2_WARNING=1 .venv/bin/python -m mkdocs build --strict --quiet
 	@echo "open site/index.html"
 
-bench: setup ## measure what the walls cost; CHART=FILE draws a picture
-	@$(PYTHON) -m benchmarks $(if $(CHART),--chart $(CHART))
+bench: setup ## measure what the walls cost; CHART=docs/bench.png draws the picture and writes the figures into README
+	@$(PYTHON) -m benchmarks $(if $(CHART),--chart $(CHART) --readme README.md)
+	@$(PYTHON) -m benchmarks.starting
 	@$(PYTHON) -m benchmarks.load
 	@$(PYTHON) -m benchmarks.decisions
 	@$(PYTHON) -m benchmarks.audit
@@ -40,7 +41,7 @@ bench: setup ## measure what the walls cost; CHART=FILE draws a picture
 	@$(PYTHON) -m benchmarks.shadow
 	@$(PYTHON) -m benchmarks.snapshots
 	@$(PYTHON) -m benchmarks.egress_open
-	@$(PYTHON) -m benchmarks.command_line
+	@$(PYTHON) -m benchmarks.keeper
 	@if [ -n "$$DOCKER_HOST" ]; then $(PYTHON) -m benchmarks.docker; else echo "left out: Docker (set DOCKER_HOST)"; fi
 
 alternatives: setup ## install what others would use instead, for make bench

@@ -28,6 +28,7 @@ from typing import Any
 from rich.console import Console
 
 from benchmarks.rounds import Case, measure, report
+from benchmarks.sections import COMMAND_LINE, CONTAINER, LIBRARY, SESSION
 
 ROUNDS = 30
 TRUE = ("/bin/true",)
@@ -130,6 +131,7 @@ class Way:
     name: str
     run: Runner
     commands: tuple[Command, ...] = (TRUE, PASS)
+    section: str = COMMAND_LINE
 
 
 Offer = Callable[[Place, ExitStack], Iterator[Way]]
@@ -278,19 +280,19 @@ def python_library(place: Place, stack: ExitStack, program: str, argument: str) 
 def llm_sandbox(place: Place, stack: ExitStack) -> Iterator[Way]:
     library = python_library(place, stack, _LLM_SANDBOX, place.tool("bwrap"))
     name = f"llm-sandbox {library.version} bwrap"
-    yield Way(f"{name}, open session", library.way("open"))
-    yield Way(f"{name}, one shot", library.way("once"))
+    yield Way(f"{name}, open session", library.way("open"), section=SESSION)
+    yield Way(f"{name}, one shot", library.way("once"), section=LIBRARY)
 
 
 def llm_sandbox_as_it_comes(place: Place, stack: ExitStack) -> Iterator[Way]:
     """Its default makes a virtual environment in every new session, which takes seconds."""
     library = python_library(place, stack, _LLM_SANDBOX, place.tool("bwrap"))
-    yield Way(f"llm-sandbox {library.version} bwrap, one shot with its venv", library.way("defaults"), (PASS,))
+    yield Way(f"llm-sandbox {library.version} bwrap, one shot with its venv", library.way("defaults"), (PASS,), LIBRARY)
 
 
 def sandlock(place: Place, stack: ExitStack) -> Iterator[Way]:
     library = python_library(place, stack, _SANDLOCK, str(place.workspace))
-    yield Way(f"sandlock {library.version}", library.way(""))
+    yield Way(f"sandlock {library.version}", library.way(""), section=LIBRARY)
 
 
 # --- programs ---------------------------------------------------------------------------------------------------------
@@ -316,7 +318,7 @@ def srt(place: Place, stack: ExitStack) -> Iterator[Way]:
     module = Path(program).resolve().with_name("index.js")
     library = Library(place, (place.tool("node"), "--input-type=module", "-e", _SRT, str(module), version, settings))
     stack.callback(library.close)
-    yield Way(f"srt {version}, as a library", library.way(""))
+    yield Way(f"srt {version}, as a library", library.way(""), section=LIBRARY)
     file = place.root / "srt.json"
     file.write_text(settings)
     line = (program, "--settings", str(file), "-c")
@@ -371,8 +373,17 @@ def docker(place: Place, stack: ExitStack) -> Iterator[Way]:
         """The image has its own places for programs."""
         return lambda command: place.spawn((*prefix, os.path.basename(command[0]), *command[1:]))
 
-    yield Way(f"docker {version} exec", by_name(program, "exec", container))
-    yield Way(f"docker {version} run", by_name(*once, image))
+    yield Way(f"docker {version} exec", by_name(program, "exec", container), section=CONTAINER)
+    yield Way(f"docker {version} run", by_name(*once, image), section=CONTAINER)
+
+
+def gvisor(place: Place, stack: ExitStack) -> Iterator[Way]:
+    """Its own one-shot command: a kernel for one program, over the host's tree. For root it needs no user namespace."""
+    program = place.tool("runsc")
+    version = place.read(program, "--version").splitlines()[0].split()[-1].removeprefix("release-")
+    rootless = () if os.geteuid() == 0 else ("--rootless",)
+    line = (program, *rootless, "--network=none", "--ignore-cgroups", "do", f"--cwd={place.workspace}")
+    yield Way(f"gVisor {version} runsc do", prefixed(place, *line), section=CONTAINER)
 
 
 OFFERS: dict[str, Offer] = {
@@ -381,6 +392,7 @@ OFFERS: dict[str, Offer] = {
     "srt": srt,
     "codex": codex,
     "docker": docker,
+    "gVisor": gvisor,
     "nsjail": nsjail,
     "firejail": firejail,
 }
@@ -435,7 +447,7 @@ def checked_case(group: str, way: Way, command: Command, place: Place) -> Case:
         if ended.code != 0:
             raise RuntimeError(f"{name}: {ended.reason}")
 
-    return Case(name, run, group=group)
+    return Case(name, run, group=group, section=way.section)
 
 
 def reaches_outside(run: Runner, command: Command, place: Place) -> bool:

@@ -36,7 +36,7 @@ class Row(NamedTuple):
 def rows(cases: list[Case], section: str = "", base: Case | None = None) -> list[Row]:
     """Measured cases as rows, as ratios to `base` (the first case, if it is left out)."""
     one = (base or cases[0]).median
-    return [Row(case.name, case.median / one, case.group, section) for case in cases]
+    return [Row(case.name, case.median / one, case.group, section or case.section) for case in cases]
 
 
 def draw(rows: Iterable[Row], path: Path | str, *, rounds: int) -> None:

@@ -1,78 +1,66 @@
-"""What a command line costs: with a keeper, without, and for a page of help; ratios to a bare `true`, interleaved.
+"""Our own command line as a user has it: started as a program, with a policy and the journal on."""
 
-    python -m benchmarks.command_line [ROUNDS]
-
-The front of this checkout is measured, with a home, a runtime directory and a keeper of its own, which is
-stopped afterwards.
-"""
-
-import asyncio
 import os
+import shutil
 import subprocess
 import sys
-import tempfile
-import time
+from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 
-from rich.console import Console
+from benchmarks.rounds import Case
+from benchmarks.sections import BARE, COMMAND_LINE
 
-from benchmarks.rounds import Case, Run, measure, report
-
-FRONT = Path(sys.executable).with_name("ringfence")
-GOAL_KEEPER, GOAL_PLAIN, GOAL_HELP = 4, 80, 30
-_PATIENCE_SECONDS = 60.0
+_IMPORT = "import ringfence; ringfence.run"
 
 
-def runs(words: list[str], env: dict[str, str], place: Path) -> Run:
+def ringfence_program() -> str:
+    beside = Path(sys.executable).with_name("ringfence")
+    found = str(beside) if beside.exists() else shutil.which("ringfence")
+    if found is None:
+        raise FileNotFoundError("the program `ringfence` is not installed beside the interpreter")
+    return found
+
+
+def program(name: str, line: list[str], cwd: Path, section: str, group: str = "ringfence", **env: str) -> Case:
+    """A case that starts a program and checks that it ended well."""
+    surroundings = {**os.environ, **env}
+
     async def run() -> None:
-        subprocess.run(words, env=env, cwd=place, stdout=subprocess.DEVNULL, check=True)
+        subprocess.run(line, check=True, cwd=cwd, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, env=surroundings)
 
-    return run
-
-
-def start_keeper(env: dict[str, str], place: Path) -> None:
-    until = time.monotonic() + _PATIENCE_SECONDS
-    while subprocess.run([FRONT, "keeper", "status"], env=env, capture_output=True, check=False).returncode != 0:
-        if time.monotonic() > until:
-            sys.exit("no keeper has started")
-        subprocess.run([FRONT, "--version"], env=env, cwd=place, capture_output=True, check=True)
-        time.sleep(0.2)
+    return Case(name, run, group=group, section=section)
 
 
-async def main(rounds: int) -> None:
-    console = Console()
-    with tempfile.TemporaryDirectory(prefix="ringfence-bench-") as directory:
-        top = Path(directory)
-        for name in ("home", "project", "run"):
-            (top / name).mkdir(mode=0o700)
-        place = top / "project"
-        on = {
-            "PATH": os.environ["PATH"],
-            "HOME": str(top / "home"),
-            "XDG_RUNTIME_DIR": str(top / "run"),
-            "RINGFENCE_KEEPER": "on",
-        }
-        off = on | {"RINGFENCE_KEEPER": "off"}
-        front = str(FRONT)
-        cases = [
-            Case("/bin/true", runs(["/bin/true"], on, place), group="bare"),
-            Case("python -c pass", runs([sys.executable, "-c", "pass"], on, place), group="bare"),
-        ]
-        for name, words, env, goal in (
-            ("ringfence run true, keeper", ["run", "true"], on, GOAL_KEEPER),
-            ("ringfence run true, plain", ["run", "true"], off, GOAL_PLAIN),
-            ("ringfence --help, keeper", ["--help"], on, GOAL_HELP),
-            ("ringfence --help, plain", ["--help"], off, None),
-            ("ringfence --version, keeper", ["--version"], on, None),
-        ):
-            cases.append(Case(name, runs([front, *words], env, place), group="ringfence", at_most=goal))
-        start_keeper(on, place)
-        try:
-            await measure(cases, rounds, console)
-        finally:
-            subprocess.run([front, "keeper", "stop"], env=on, capture_output=True, check=False)
-        report(cases, "the command line", console)
+def command_lines(workspace: Path, policy: Path) -> Iterator[Case]:
+    """With and without the keeper, where this version has one: without it, both are the same."""
+    run = [ringfence_program(), "run", "--policy", str(policy), "--", "/bin/true"]
+    kept = program("ringfence run: true, keeper running", run, workspace, COMMAND_LINE)
+    kept.at_most = 4
+    alone = program("ringfence run: true, no keeper", run, workspace, COMMAND_LINE, RINGFENCE_KEEPER="off")
+    alone.at_most = 80
+    has_keeper = _has_keeper()
+    if has_keeper:
+        yield kept
+    else:
+        alone.name = "ringfence run: true"
+    yield alone
+    help_page = program("ringfence --help", [ringfence_program(), "--help"], workspace, COMMAND_LINE)
+    help_page.at_most, help_page.is_charted = 30, False
+    yield help_page
+    nothing = program("python -c pass, as we are run", [sys.executable, "-c", "pass"], workspace, BARE, "bare")
+    imports = program("import ringfence; ringfence.run", [sys.executable, "-c", _IMPORT], workspace, BARE)
+    imports.at_most, imports.of = 3, nothing
+    nothing.is_charted = imports.is_charted = False
+    yield nothing
+    yield imports
 
 
-if __name__ == "__main__":
-    asyncio.run(main(int(sys.argv[1]) if len(sys.argv) > 1 else 20))
+def stop_keeper() -> None:
+    """The one that the measured calls have started, in the state directory of this run."""
+    if _has_keeper():
+        subprocess.run([ringfence_program(), "keeper", "stop"], check=False, capture_output=True)
+
+
+def _has_keeper() -> bool:
+    return find_spec("ringfence.keeper") is not None

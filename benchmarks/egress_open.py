@@ -36,7 +36,10 @@ class Holding:
     def __init__(self, listeners: Listeners) -> None:
         self._listeners = listeners
 
-    def taken(self) -> tuple[Violation, ...]:
+    async def settle(self) -> bool:
+        return True
+
+    def taken(self, until: float | None = None) -> tuple[Violation, ...]:
         return ()
 
     async def close(self) -> None:

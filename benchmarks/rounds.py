@@ -14,6 +14,7 @@ from rich.progress import track
 from rich.table import Table
 
 Run = Callable[[], Awaitable[None]]
+_COLUMNS = 150
 
 
 @dataclass(slots=True)
@@ -26,6 +27,10 @@ class Case:
     """Runs before every timed run and is not counted, such as waiting until a pool is full again."""
     group: str = ""
     """Who does the work: `ringfence`, `bare`, or an alternative's name. The chart colours by it."""
+    section: str = ""
+    """What it is compared with: calls of the same kind. Tables and charts show each section by itself."""
+    is_charted: bool = True
+    """Whether the picture shows it: not what has nothing to be compared with."""
     at_most: float | None = None
     """The goal as a number: the median ratio to `of`."""
     of: "Case | None" = None
@@ -49,6 +54,12 @@ class Case:
         return sorted(self.seconds)[min(int(len(self.seconds) * part), len(self.seconds) - 1)]
 
 
+def wide_console() -> Console:
+    """One whose tables fit on their lines, also where nobody has a terminal."""
+    console = Console()
+    return console if console.is_terminal else Console(width=_COLUMNS)
+
+
 async def measure(cases: list[Case], rounds: int, console: Console) -> None:
     """Run every case once per round; the first round warms up and is not counted."""
     dice = random.Random(0)
@@ -69,7 +80,10 @@ def report(cases: list[Case], title: str, console: Console) -> None:
     columns = ("case", "median", "ratio", "p10 ratio", "p95 ratio", *(("goal", "met") if has_goals else ()))
     table = Table(*columns, title=title, title_justify="left")
     for before, case in zip([base, *cases], cases, strict=False):
-        if case.group != before.group:
+        if case.section and (case.section != before.section or case is base):
+            table.add_section()
+            table.add_row(case.section, style="bold")
+        elif not case.section and case.group != before.group:
             table.add_section()
         ratios = (case.median / base.median, case.p10 / base.p10, case.p95 / base.p95)
         goal = _goal(case, base) if has_goals else ()

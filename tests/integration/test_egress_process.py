@@ -32,6 +32,10 @@ class Recorder:
         self.questions: list[NetworkQuestion] = []
         self.granted = False
 
+    def began(self, event: NetworkEvent) -> None: ...
+
+    def ended(self) -> None: ...
+
     def happened(self, event: NetworkEvent) -> None:
         self.events.append(event)
 

@@ -17,7 +17,8 @@ from ringfence.manager.networking import Networking
 from ringfence.manager.secrets import SecretSources
 from ringfence.values.network import NetworkGrant, NetworkRule, SecretGrant
 from ringfence.values.network_event import NetworkEvent
-from tests.support.egress import http_server, in_loop, local_listeners
+from ringfence.values.verdict import Verdict
+from tests.support.egress import EVERYWHERE, World, http_server, in_loop, local_listeners, origin_servers, serving
 
 
 @contextlib.asynccontextmanager
@@ -126,6 +127,10 @@ class Recorder:
     def __init__(self) -> None:
         self.events: list[NetworkEvent] = []
 
+    def began(self, event: NetworkEvent) -> None: ...
+
+    def ended(self) -> None: ...
+
     def happened(self, event: NetworkEvent) -> None:
         self.events.append(event)
 
@@ -188,3 +193,58 @@ async def test_a_grant_that_is_too_long_is_refused_and_others_are_served_on(kind
             assert await reached(at, port)
         finally:
             await service.close()
+
+
+@in_loop
+async def test_what_is_told_behind_a_box_comes_after_its_events_and_does_not_wait_for_those_of_others() -> None:
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    heard: list[Message] = []
+    sender = Wire(ours, lambda message, _: None, lambda: None)
+    for number in range(2000):  # more than fits while the other side does not listen
+        sender.tell(lane_of("loud", "refused"), {"kind": "event", "box": "loud", "number": number})
+    for kind in ("refused", "carried"):
+        for number in range(200):
+            sender.tell(lane_of("box", kind), {"kind": "event", "box": "box", "number": number})
+    sender.tell_behind("box", {"kind": "mark"})
+    sender.tell(lane_of("box", "refused"), {"kind": "late", "box": "box"})
+    sender.tell_behind("loud", {"kind": "loud mark"})
+    receiver = Wire(theirs, lambda message, _: heard.append(message), lambda: None)
+    async with asyncio.timeout(10):
+        while not {"mark", "loud mark", "late"} <= {each["kind"] for each in heard}:
+            await asyncio.sleep(0.01)
+    sender.tell_behind("nobody", {"kind": "at once"})
+    async with asyncio.timeout(10):
+        while heard[-1]["kind"] != "at once":
+            await asyncio.sleep(0.01)
+    sender.close()
+    receiver.close()
+    kinds = [each["kind"] for each in heard]
+    before = heard[: kinds.index("mark")]
+    assert sum(each["box"] == "box" for each in before) == 400
+    assert kinds.index("late") > kinds.index("mark")
+    behind_loud = heard[: kinds.index("loud mark")]
+    told = sum(each.get("box") == "loud" and each["kind"] == "event" for each in behind_loud)
+    (dropped,) = (each["count"] for each in behind_loud if each["kind"] == "dropped")
+    assert told + dropped == 2000
+
+
+@pytest.mark.parametrize("last", ["10.0.0.7", EVERYWHERE])
+@in_loop
+async def test_a_name_that_moves_to_a_private_address_between_two_requests_is_refused_and_recorded(last: str) -> None:
+    """On one connection that is looked into: the second request dials anew."""
+    world = World(names={"web.example": [(EVERYWHERE,), (EVERYWHERE,), (last,)]})
+    rule = NetworkRule(host="web.example", methods=("GET",))
+    async with origin_servers(world):
+        listeners = local_listeners()
+        at = listeners.proxy.getsockname()
+        async with serving(world, NetworkGrant(rules=(rule,)), listeners):
+            reader, writer = await asyncio.open_connection(*at)
+            writer.write(b"CONNECT web.example:80 HTTP/1.1\r\nHost: x\r\n\r\n")
+            await reader.readuntil(b"\r\n\r\n")
+            writer.write(b"GET / HTTP/1.1\r\nHost: web.example\r\nConnection: close\r\n\r\n")
+            answer = await asyncio.wait_for(reader.read(), 10)
+            writer.close()
+    refused = [event for event in world.events if event.verdict is Verdict.DENY]
+    assert answer.startswith(b"HTTP/1.1 200") is (last == EVERYWHERE)
+    assert len(refused) == (last != EVERYWHERE)
+    assert all("10.0.0.7" in event.reason for event in refused)

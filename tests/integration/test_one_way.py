@@ -16,6 +16,7 @@ from ringfence import (
     Limits,
     PolicyEngine,
     PoolConfig,
+    PoolExhausted,
     Refused,
     Sandbox,
     SandboxManager,
@@ -154,6 +155,27 @@ def test_a_manager_takes_limits_and_variables_and_the_lightest_wall_has_them_too
             assert isinstance(done.ending, TimedOut) and done.sandbox_type == "subprocess"
 
     asyncio.run(main())
+
+
+def test_a_manager_takes_what_a_pool_takes(place: Place) -> None:
+    size = PoolConfig(min_instances=1, max_instances=1, acquire_timeout_seconds=0.2)
+
+    async def main() -> None:
+        async with SandboxManager(size=size, tools=["shell_exec"], directories=["data"]) as manager:
+            assert manager.pool.size is size
+            assert (await manager.execute_shell("ls")).stdout == "data\n"
+            with pytest.raises(InvalidArgument, match="keeps no boxes for 'code_run'"):
+                await manager.execute_code("python", "1")
+            held = await manager.pool.take("shell_exec")
+            with pytest.raises(PoolExhausted, match=r"within 0.2 s"):
+                await manager.execute_shell("true")
+            manager.pool.discard(held)
+
+    asyncio.run(main())
+    with pytest.raises(InvalidArgument, match="size says how many"):
+        SandboxManager(size=size, pool_size=1)
+    with pytest.raises(InvalidArgument, match="a pool has its own size"):
+        SandboxManager(size=size, pool=SandboxPool())
 
 
 @pytest.mark.req("B4")

@@ -13,8 +13,10 @@ MANY_BOXES = """
 import asyncio, os, resource, tempfile
 from contextlib import AsyncExitStack
 import ringfence
+import ringfence.engines.room
 
 resource.setrlimit(resource.RLIMIT_NOFILE, (LIMIT, LIMIT))
+ringfence.engines.room.WAIT_SECONDS = 0.3  # nobody will give one back
 
 async def fill(stack, top):
     boxes = []
@@ -25,7 +27,7 @@ async def fill(stack, top):
         try:
             await stack.enter_async_context(box)
             await box.shell("true")
-        except ringfence.InitializationFailed as fault:
+        except ringfence.Busy as fault:
             return boxes, fault
         boxes.append(box)
 
@@ -38,7 +40,9 @@ async def main():
             async with AsyncExitStack() as stack:
                 boxes, fault = await fill(stack, top)
                 print(len(boxes), fault)
-                assert "no descriptors are left" in fault.message and str(LIMIT) in fault.hint, fault
+                assert "no room for another sandbox within 0.3 s" in fault.message, fault
+                assert str(LIMIT) in fault.message, fault
+                assert "ulimit -n" in fault.hint
                 held = []
                 try:
                     while True:

@@ -20,7 +20,6 @@ from typing import Any, Final
 import certifi
 
 from ringfence.egress.inspection.authority import Authority
-from ringfence.egress.inspection.trust import bundle
 from ringfence.engines.networking.java_store import java_store
 from ringfence.values.hosts import canonical_host
 
@@ -143,9 +142,9 @@ def write_files(root: Path, secrets: Mapping[str, str]) -> None:
     for name in ("home", "work", "tmp", "repositories"):
         (root / name).mkdir()
     authority = Authority.make()
-    system = bundle(SYSTEM_BUNDLE.read_bytes(), authority.certificate_pem)
+    system = SYSTEM_BUNDLE.read_bytes() + b"\n" + authority.certificate_pem
     (root / "bundle.pem").write_bytes(system)
-    (root / "certifi.pem").write_bytes(bundle(Path(certifi.where()).read_bytes(), authority.certificate_pem))
+    (root / "certifi.pem").write_bytes(Path(certifi.where()).read_bytes() + b"\n" + authority.certificate_pem)
     (root / "cacerts").write_bytes(java_store(authority.certificate_pem))
     (root / "hosts").write_text("".join(f"{address} {name}\n" for name, address in HOSTS.items()))
     (root / "resolv.conf").write_text("nameserver 127.0.0.1\n")  # where nobody answers

@@ -84,7 +84,10 @@ class Attachment:
             self.asked.append((name, server))
             self.listeners.dns_udp.sendmsg([reply], ours, 0, client)
 
-    def taken(self) -> tuple[Violation, ...]:
+    async def settle(self) -> bool:
+        return True
+
+    def taken(self, until: float | None = None) -> tuple[Violation, ...]:
         refused, self.refused = tuple(self.refused), []
         return refused
 

@@ -8,10 +8,10 @@ and only for exactly the request that was approved.
 import asyncio
 import time
 from collections import OrderedDict
-from dataclasses import replace
 from typing import Final
 
 from ringfence.approvals.base import Answer, Approval, Choice, ConfirmationService, Question
+from ringfence.dataclass import replace
 
 NOBODY: Final = "nobody"
 _GRACE_SECONDS = 1.0

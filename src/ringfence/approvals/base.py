@@ -7,10 +7,10 @@ What is sandboxed cannot reach any of this: no implementation keeps a file, a so
 workspace, and boxes are never given the caller's terminal.
 """
 
-from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
 
+from ringfence.dataclass import dataclass, field
 from ringfence.values.facts import Span
 from ringfence.values.risk import Risk
 from ringfence.values.verdict import Reason

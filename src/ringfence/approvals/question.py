@@ -9,6 +9,8 @@ functions and variables are not in the hash, and make another act of the same te
 change between the answer and the run.
 """
 
+from __future__ import annotations
+
 import hashlib
 import os
 import time
@@ -16,15 +18,18 @@ from collections.abc import AsyncIterable, Iterator
 from dataclasses import fields, is_dataclass
 from enum import Enum
 from pathlib import PurePath
+from typing import TYPE_CHECKING
 
 from ringfence.approvals.base import Question
 from ringfence.errors import Internal
 from ringfence.policy.decide import command_text
-from ringfence.values.facts import Span
-from ringfence.values.grant import Grant
-from ringfence.values.request import Request
 from ringfence.values.risk import Risk
 from ringfence.values.verdict import Decision, Verdict
+
+if TYPE_CHECKING:
+    from ringfence.values.facts import Span
+    from ringfence.values.grant import Grant
+    from ringfence.values.request import Request
 
 _NOT_WHAT_RUNS = frozenset({"on_output"})
 """Fields of a request that only say where its output goes."""

@@ -7,10 +7,10 @@ so. When the one who asked goes away, the question goes with it. Answers may com
 import asyncio
 import threading
 import time
-from dataclasses import dataclass
 
 from ringfence.approvals.base import Answer, Choice, Question, refuse
 from ringfence.approvals.show import why_too_long
+from ringfence.dataclass import dataclass
 from ringfence.errors import InvalidArgument, QuestionNotOpen, WrongType
 
 MOST_PENDING = 1000

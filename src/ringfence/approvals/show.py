@@ -9,15 +9,19 @@ says how many there were. From the rows the text can be put together again, char
 A question that is too long to be read is refused, and never shown in part.
 """
 
+from __future__ import annotations
+
 import re
 import unicodedata
 from collections.abc import Iterator
 from itertools import groupby
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from ringfence.approvals.base import Question
-from ringfence.values.facts import Span
 from ringfence.values.visible import shown, visible
+
+if TYPE_CHECKING:
+    from ringfence.approvals.base import Question
+    from ringfence.values.facts import Span
 
 LONGEST: Final = 20_000
 """Characters of command, input and variables that a person can be asked to read: some 250 full rows."""

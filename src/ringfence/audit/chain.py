@@ -11,8 +11,9 @@ written, and verifying needs no parser: one changed, missing, added or moved byt
 import hashlib
 import json
 import re
-from dataclasses import dataclass
 from typing import Any, Final
+
+from ringfence.dataclass import dataclass
 
 GENESIS: Final = "0" * 64
 """What the first record has for a predecessor."""

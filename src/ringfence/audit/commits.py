@@ -1,12 +1,15 @@
 """Makes the fields of a commit's record: which shadow, and what of it was carried over to the project."""
 
+from __future__ import annotations
+
 import os
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from ringfence.audit.redact import Redactor
-from ringfence.values.change import Committed
-from ringfence.values.principal import Principal
+if TYPE_CHECKING:
+    from ringfence.audit.redact import Redactor
+    from ringfence.values.change import Committed
+    from ringfence.values.principal import Principal
 
 EVENT: Final = "workspace_commit"
 _FILES_MAX: Final = 1000

@@ -5,10 +5,10 @@ not wait. What it raises is logged and goes no further: no execution fails becau
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol, assert_never
 
+from ringfence.dataclass import dataclass
 from ringfence.values.outcome import Exited, LimitHit, Refused, Result, Signalled, TimedOut, Usage
 
 

@@ -1,11 +1,15 @@
 """Makes the fields of a record about a file operation that whoever owns a sandbox asked for, not a command in it."""
 
-import os
-from typing import Any, Final
+from __future__ import annotations
 
-from ringfence.audit.redact import Redactor
+import os
+from typing import TYPE_CHECKING, Any, Final
+
 from ringfence.errors import PathAccessDenied, RingfenceError
-from ringfence.values.principal import Principal
+
+if TYPE_CHECKING:
+    from ringfence.audit.redact import Redactor
+    from ringfence.values.principal import Principal
 
 EVENT: Final = "file_operation"
 

@@ -5,11 +5,11 @@ import os
 import re
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Final
 
 from ringfence.audit.head import HEAD_BYTES, HEAD_FILE, Head
+from ringfence.dataclass import dataclass
 
 CURRENT: Final = "journal.jsonl"
 _ROTATED = re.compile(r"journal-(\d{6,12})\.jsonl")

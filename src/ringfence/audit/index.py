@@ -11,11 +11,11 @@ import os
 import sqlite3
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Self
 
 from ringfence.audit.files import CURRENT, LogSnapshot, Part, lines, numbered, take_snapshot
+from ringfence.dataclass import dataclass
 
 INDEX_FILE: Final = "index.sqlite3"
 _VERSION: Final = 1

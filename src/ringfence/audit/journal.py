@@ -12,9 +12,8 @@ import json
 import mmap
 import os
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ringfence.audit.chain import EXECUTION, encode, join
 from ringfence.audit.clock import rfc3339
@@ -22,9 +21,16 @@ from ringfence.audit.files import rotated
 from ringfence.audit.log import Log
 from ringfence.audit.pending import Pending, still_open, take_over
 from ringfence.audit.record import interrupted
-from ringfence.audit.signing import Signer
+from ringfence.dataclass import dataclass
+from ringfence.deferred import deferred
 from ringfence.errors import PermissionDenied
 from ringfence.policy.audit_settings import AuditSettings, Fsync
+
+if TYPE_CHECKING:
+    from ringfence.audit.signing import Signer
+else:
+    Signer = deferred("ringfence.audit.signing", "Signer")
+
 
 _PENDING = "pending"
 _CLOCK_SECONDS = 2.0

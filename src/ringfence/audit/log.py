@@ -16,6 +16,8 @@ to an earlier checkpoint. For that, the last hash has to be kept where they cann
 --anchor`). Nothing shows that a record was never written by a process that they control.
 """
 
+from __future__ import annotations
+
 import errno
 import fcntl
 import hashlib
@@ -25,15 +27,17 @@ import time
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from ringfence.audit import chain
 from ringfence.audit.chain import encode, read_link, seal, true_hash
 from ringfence.audit.clock import rfc3339
 from ringfence.audit.files import CURRENT, numbered, read_last_line, rotated
 from ringfence.audit.head import HEAD_BYTES, HEAD_FILE, Head
-from ringfence.audit.signing import Signer
 from ringfence.policy.audit_settings import AuditSettings, Fsync
+
+if TYPE_CHECKING:
+    from ringfence.audit.signing import Signer
 
 _LOCK_SECONDS: Final = 10.0
 """A writer holds the lock for microseconds; one that was stopped in between must not stop all others for ever."""

@@ -12,6 +12,8 @@ Counters that are kept elsewhere (a pool's hits) are taken over by what they hav
 they never go back, and stay when the pool is gone.
 """
 
+from __future__ import annotations
+
 import threading
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Final, assert_never
@@ -29,11 +31,12 @@ from ringfence.audit.events import (
     Status,
 )
 from ringfence.errors import NotInstalled
-from ringfence.values.outcome import Usage
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
     from prometheus_client.metrics_core import Metric
+
+    from ringfence.values.outcome import Usage
 
 OTHER: Final = "other"
 MOST_TOOLS: Final = 50
@@ -86,7 +89,7 @@ class MetricsObserver:
         NotInstalled: prometheus-client is not installed.
     """
 
-    def __init__(self, registry: "CollectorRegistry | None" = None) -> None:
+    def __init__(self, registry: CollectorRegistry | None = None) -> None:
         try:
             import prometheus_client
         except ImportError:
@@ -220,11 +223,11 @@ class _Sandboxes:
         with self._lock:
             self._usages.pop(sandbox_id, None)
 
-    def describe(self) -> "Iterator[Metric]":
+    def describe(self) -> Iterator[Metric]:
         """What there will be; without it, registering would ask all sandboxes."""
         yield from self._families()
 
-    def collect(self) -> "Iterator[Metric]":
+    def collect(self) -> Iterator[Metric]:
         memory, cpu = self._families()
         with self._lock:
             usages = dict(self._usages)

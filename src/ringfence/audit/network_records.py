@@ -1,12 +1,16 @@
 """Makes the fields of a network request's record: who asked for what, by which rule, and what came of it."""
 
-import os
-from typing import Any, Final
+from __future__ import annotations
 
-from ringfence.audit.redact import Redactor
-from ringfence.values.network_event import NetworkEvent
-from ringfence.values.principal import Principal
+import os
+from typing import TYPE_CHECKING, Any, Final
+
 from ringfence.values.verdict import Verdict
+
+if TYPE_CHECKING:
+    from ringfence.audit.redact import Redactor
+    from ringfence.values.network_event import NetworkEvent
+    from ringfence.values.principal import Principal
 
 EVENT: Final = "network_request"
 
@@ -41,8 +45,17 @@ def asked(event: NetworkEvent, who: Principal, redact: Redactor) -> dict[str, An
 _ALWAYS: Final = frozenset({"session_id", "agent_id", "org_id", "sandbox_id", "host", "port"})
 
 
-def answered(event: NetworkEvent, redact: Redactor) -> dict[str, Any]:
-    """What came of it. Values of secrets are in no event; their names are."""
+def cut_off(why: str) -> dict[str, Any]:
+    """What is known of a connection that began, and of whose end nobody told."""
+    return {"result": "interrupted", "error": why}
+
+
+def answered(event: NetworkEvent, redact: Redactor, begun: NetworkEvent | None = None) -> dict[str, Any]:
+    """What came of it. Values of secrets are in no event; their names are.
+
+    Args:
+        begun: as it was recorded when it began.
+    """
     refused = event.verdict is not Verdict.ALLOW
     fields: dict[str, Any] = {
         "result": "refused" if refused else "success",
@@ -53,6 +66,10 @@ def answered(event: NetworkEvent, redact: Redactor) -> dict[str, Any]:
         "execution_time_ms": round(event.seconds * 1000, 3),
         "inspected": event.inspected,
     }
+    if event.parent:
+        fields["parent_proxy"] = event.parent
+    if begun is not None and event.address and not begun.address:
+        fields["address"] = event.address
     if event.secrets:
         fields["secrets"] = list(event.secrets)
     if event.canary:

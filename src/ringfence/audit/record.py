@@ -3,23 +3,27 @@
 What was not observed is null, and `not_observed` says why; nothing is ever filled in by guessing.
 """
 
+from __future__ import annotations
+
 import hashlib
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any, Final, assert_never
+from typing import TYPE_CHECKING, Any, Final, assert_never
 
 from ringfence.audit.redact import NAME_MAX, TEXT_MAX, Redactor, is_secret_name
+from ringfence.dataclass import dataclass
 from ringfence.errors import RingfenceError
 from ringfence.values.guarantee import Guarantee
 from ringfence.values.outcome import Ending, Exited, LimitHit, Refused, Result, Signalled, TimedOut, Usage
 from ringfence.values.principal import Principal
-from ringfence.values.request import Request
 from ringfence.values.verdict import Decision, Verdict
-from ringfence.values.violation import Violation
+from ringfence.version import VERSION
+
+if TYPE_CHECKING:
+    from ringfence.values.request import Request
+    from ringfence.values.violation import Violation
 
 _VOTES_MAX: Final = 20
 """Votes that a record keeps; a command of thousands of parts must not fill the disk."""
@@ -80,7 +84,7 @@ def opened(
             redact.name(str(vote)) for vote in decision.reasons[: _VOTES_MAX * 10] if vote.verdict is not Verdict.ALLOW
         ][:_VOTES_MAX],
         "pid": os.getpid(),
-        "ringfence_version": _version(),
+        "ringfence_version": VERSION,
         **_given(request, redact, {**dict(variables), **dict(request.env)}),
     }
 
@@ -297,11 +301,3 @@ def _touched(named: _Named, result: Result, not_observed: dict[str, str], *, fil
 def _wrapped(command: tuple[str, ...], redact: Redactor) -> str:
     """The same for every command of a box."""
     return redact.text(" ".join(command))
-
-
-@lru_cache(maxsize=1)
-def _version() -> str:
-    try:
-        return version("ringfence")
-    except PackageNotFoundError:
-        return "unknown"

@@ -5,9 +5,10 @@ length, and ordinary text next to nothing.
 """
 
 import re
-from dataclasses import dataclass
 from functools import cache
 from typing import Final
+
+from ringfence.dataclass import dataclass
 
 # A value as it follows a name: quoted, or one word. Not a reference such as `$TOKEN` or `{{ token }}`, not a call such
 # as `get_token()`, not a type or a constant: these say where a secret comes from, and hold none. Possessive, so that

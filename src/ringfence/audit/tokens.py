@@ -10,10 +10,10 @@ have one; then the words' first three characters are compared with those of the 
 """
 
 import re
-from dataclasses import dataclass
 from typing import Final
 
 from ringfence.audit.shapes import compiled
+from ringfence.dataclass import dataclass
 
 _RUN: Final = re.compile(r"[A-Za-z0-9_-]{16}")
 """What a text without tokens mostly lacks."""

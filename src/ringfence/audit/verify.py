@@ -4,16 +4,20 @@ Reads the log alone, never the index. Each line is compared with what the line b
 is it taken apart, to say what happened.
 """
 
+from __future__ import annotations
+
 import hashlib
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from ringfence.audit.chain import BEGUN, CHECKPOINT, DAMAGED, GENESIS, HASH_TAIL, REPAIRED, read_link
 from ringfence.audit.files import LogSnapshot, Part, lines, take_snapshot
-from ringfence.audit.signing import Verifier
+from ringfence.dataclass import dataclass, field
+
+if TYPE_CHECKING:
+    from ringfence.audit.signing import Verifier
 
 _EXECUTION: Final = b'"event_type":"sandbox_execution"'
 """Most records are executions, and are not taken apart."""

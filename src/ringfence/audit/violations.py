@@ -8,9 +8,9 @@ import threading
 import time
 from collections import Counter, deque
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any
 
+from ringfence.dataclass import dataclass
 from ringfence.errors import InvalidArgument
 from ringfence.values.violation import Severity, Violation, ViolationType
 

@@ -1,16 +1,22 @@
 """The one place where the command line makes `SandboxOptions` of what was typed."""
 
+from __future__ import annotations
+
 import os
 from collections.abc import Sequence
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ringfence.errors import InvalidArgument
 from ringfence.manager.configuring import home_directory, load_config
-from ringfence.manager.network_options import Network
 from ringfence.manager.options import SandboxOptions
 from ringfence.values.grant import Trace
 from ringfence.values.limits import Limits, NobodySaid
 from ringfence.values.sizes import parse_duration, parse_size
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from ringfence.manager.network_options import Network
 
 
 def typed_options(

@@ -1,23 +1,24 @@
 """How the command line speaks: in colours or not, with notes or not, in tables that cut nothing.
 
-Every command takes `--color` and `--quiet` (`with_output_options`), and so does `ringfence` before the command. Where
+Every command takes `--color` and `--quiet` (`output_options.py`), and so does `ringfence` before the command. Where
 the output is no terminal, or NO_COLOR is set (no-color.org), no escape sequence is written.
 """
 
-import functools
-import inspect
 import os
 import sys
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
 from enum import StrEnum
-from typing import IO, TYPE_CHECKING, Annotated, Any
+from typing import IO, TYPE_CHECKING
 
-import typer
+from ringfence.dataclass import dataclass, replace
+from ringfence.deferred import deferred_module
 
 if TYPE_CHECKING:
+    import typer
     from rich.console import Console
     from rich.table import Table
+else:
+    typer = deferred_module("typer")
 
 _UNBOUNDED = 100_000
 """Columns of what is no terminal: whoever reads a pipe cuts for themselves."""
@@ -37,12 +38,6 @@ class _Manner:
 
 _manner = _Manner()
 
-ColorOption = Annotated[
-    Color | None,
-    typer.Option("--color", metavar="WHEN", help="Colours: auto, always or never.", show_default=False),
-]
-QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Print only errors on stderr, no notes.")]
-
 
 def use(color: Color | None, *, quiet: bool, anew: bool = False) -> None:
     """Speak so from now on. What is not given stays as it is.
@@ -57,31 +52,6 @@ def use(color: Color | None, *, quiet: bool, anew: bool = False) -> None:
 
 def is_quiet() -> bool:
     return _manner.is_quiet
-
-
-def with_output_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """A command with `--color` and `--quiet` after its own options."""
-    signature = inspect.signature(command)
-    own = [
-        inspect.Parameter("color", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=ColorOption),
-        inspect.Parameter("quiet", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=QuietOption),
-    ]
-
-    @functools.wraps(command)
-    def wrapped(*args: Any, color: Color | None, quiet: bool, **given: Any) -> Any:
-        use(color, quiet=quiet)
-        return command(*args, **given)
-
-    wrapped.__doc__ = _flowing(inspect.getdoc(command) or "")
-    wrapped.__signature__ = signature.replace(parameters=[*signature.parameters.values(), *own])  # type: ignore[attr-defined]  # read by inspect
-    wrapped.__annotations__ = {**command.__annotations__, "color": ColorOption, "quiet": QuietOption}
-    return wrapped
-
-
-def _flowing(text: str) -> str:
-    """A docstring whose paragraphs fill the width of the terminal; what is indented stays as it is written."""
-    paragraphs = text.split("\n\n")
-    return "\n\n".join(each if each.startswith(" ") else " ".join(each.split()) for each in paragraphs)
 
 
 def is_coloured(stream: IO[str]) -> bool:

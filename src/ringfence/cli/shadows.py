@@ -4,11 +4,11 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 
 from ringfence.cli.output import console, is_coloured, is_quiet
 from ringfence.cli.say import print_note
 from ringfence.cli.show_changes import as_tree
+from ringfence.dataclass import replace
 from ringfence.errors import InvalidArgument, NotFound
 from ringfence.manager.granting import current_directory
 from ringfence.manager.options import SandboxOptions

@@ -9,11 +9,11 @@ What it calls a process sandbox is here as a value that can be asked what it giv
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final, Self
 
 from ringfence.confinement.base import Probe
 from ringfence.confinement.choose import probe_of
+from ringfence.dataclass import dataclass
 from ringfence.policy.environment import ALIASES
 from ringfence.policy.settings import ADAPTERS, read_settings
 from ringfence.values.outcome import Result, SandboxAudit

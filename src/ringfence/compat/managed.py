@@ -16,11 +16,11 @@ The document's nine steps are one call of `SandboxManager`. Who wants to take th
 import os
 import posixpath
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Any, Final, Self
 
 from ringfence.audit.redact import Redactor
+from ringfence.dataclass import dataclass, replace
 from ringfence.errors import InvalidArgument
 from ringfence.manager.configuring import home_directory, open_journal, state_directory
 from ringfence.manager.executing import run_in

@@ -8,10 +8,10 @@ Most of its names are `ringfence`'s own and are only repeated here. A session's 
 """
 
 import os
-from dataclasses import dataclass
 
 from ringfence.approvals.automatic import AutoApproveConfirmationService
 from ringfence.approvals.base import ConfirmationService
+from ringfence.dataclass import dataclass
 from ringfence.errors import InvalidArgument, PathTraversalError
 from ringfence.languages.registry import find as find_language
 from ringfence.manager.executor import DockerExecutor, SubprocessExecutor

@@ -11,9 +11,9 @@ import json
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
+from ringfence.dataclass import dataclass, field
 from ringfence.errors import InitializationFailed, InvalidConfig
 from ringfence.manager.configuring import home_directory, load_config
 from ringfence.manager.sandbox import Sandbox

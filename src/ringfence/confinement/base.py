@@ -1,11 +1,15 @@
 """The port of a confiner, and the values that it takes and gives."""
 
-import os
-from dataclasses import dataclass
-from enum import StrEnum
-from typing import Protocol
+from __future__ import annotations
 
-from ringfence.values.guarantee import Guarantee
+import os
+from enum import StrEnum
+from typing import TYPE_CHECKING, Protocol
+
+from ringfence.dataclass import dataclass
+
+if TYPE_CHECKING:
+    from ringfence.values.guarantee import Guarantee
 
 OWN_ADDRESSES = ("127.82.70.1", "fd72:696e:6766::1")
 """What the loopback of a box has besides 127.0.0.1 and ::1; the helpers know the same. The C library takes no notice of

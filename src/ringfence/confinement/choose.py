@@ -1,14 +1,23 @@
 """Chooses the wall: the first confiner that gives what is required, or an error that says what each one lacks."""
 
-import shutil
+from __future__ import annotations
+
 import sys
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from ringfence.confinement.base import Confiner, ContainerFilter, Prepared, Probe, Trust, View
+from ringfence.deferred import deferred_module
 from ringfence.errors import InitializationFailed
-from ringfence.values.grant import Grant
-from ringfence.values.guarantee import Guarantee
+
+if TYPE_CHECKING:
+    import shutil
+
+    from ringfence.values.grant import Grant
+    from ringfence.values.guarantee import Guarantee
+else:
+    shutil = deferred_module("shutil")
+
 
 _PLATFORMS: Final = {"linux": "Linux", "darwin": "macOS", "win32": "Windows"}
 NOT_BUILT: Final = {

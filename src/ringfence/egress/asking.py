@@ -10,9 +10,9 @@ import asyncio
 import itertools
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import Final
 
+from ringfence.dataclass import dataclass
 from ringfence.egress.base import NetworkAnswer, NetworkQuestion, Refusal
 from ringfence.policy.reach import READING
 

@@ -21,6 +21,8 @@ from ringfence.values.network import NetworkDoor
 from ringfence.values.verdict import Verdict
 
 _AT_ONCE: Final = 16  # connections taken, or look-ups answered, before others have their turn
+_TURNS: Final = 4  # of the loop, from taking a connection to judging what it has said already
+_WAITING: Final = 1024  # connections, at most, that are taken because somebody wants to know what they ask for
 _RETRY_SECONDS: Final = 0.5
 _COMPLAINT_SECONDS: Final = 5.0
 _DNS_IDLE_SECONDS: Final = 10.0
@@ -59,6 +61,7 @@ class AttachedBox:
         self._capacity = capacity
         self._listeners = listeners
         self._names = NameService(box)
+        self._served: dict[socket.socket, tuple[Serve, bool]] = {}
         self._loop = asyncio.get_running_loop()
         self._tasks: set[asyncio.Task[None]] = set()
         self._complained = float("-inf")
@@ -89,27 +92,47 @@ class AttachedBox:
             await asyncio.wait(self._tasks, timeout=5)
         self.box.close()
 
+    async def settle(self) -> None:
+        """Take what waits at the listeners, and judge what it has said. Who made it may be gone already."""
+        if self._listeners is not None and not self._closed:
+            for _ in range(_WAITING // _AT_ONCE):
+                if not self._take_waiting():
+                    break
+        for _ in range(_TURNS):
+            await asyncio.sleep(0)
+
     def serve_tool(self, connection: socket.socket) -> None:
         """Treat it as a connection to the proxy port, made by our own tools."""
         self._take(connection, partial(proxy_port, self.box, door=NetworkDoor.TOOL), is_http=True)
 
     def _listen(self, listener: socket.socket, serve: Serve, *, is_http: bool = False) -> None:
+        self._served[listener] = serve, is_http
         self._loop.add_reader(listener, self._accept, listener, serve, is_http)
 
-    def _accept(self, listener: socket.socket, serve: Serve, is_http: bool) -> None:
+    def _take_waiting(self) -> bool:
+        """Take some of what waits; whether there may be more."""
+        assert self._listeners is not None
+        more = self._dns_over_udp(self._listeners.dns_udp)
+        for listener, (serve, is_http) in self._served.items():
+            more |= self._accept(listener, serve, is_http)
+        return more
+
+    def _accept(self, listener: socket.socket, serve: Serve, is_http: bool) -> bool:
+        """Take connections that wait; whether there may be more."""
         for _ in range(_AT_ONCE):
             try:
                 connection, _ = listener.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
-                return
+                return False
             except OSError as fault:
                 if fault.errno in (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM):
                     self._loop.remove_reader(listener)
                     self._loop.call_later(_RETRY_SECONDS, self._again, listener, serve, is_http)
                     self._complain("there is no descriptor left for a connection")
-                return
+                return False
             connection.setblocking(False)
             self._take(connection, serve, is_http=is_http)
+        return True
 
     def _again(self, listener: socket.socket, serve: Serve, is_http: bool) -> None:
         if not self._closed:
@@ -153,16 +176,18 @@ class AttachedBox:
             self._complained = now
             self.box.refuse(NetworkDoor.TRANSPARENT, "", 0, Judged(verdict=Verdict.DENY, reason=why), status=429)
 
-    def _dns_over_udp(self, listener: socket.socket) -> None:
+    def _dns_over_udp(self, listener: socket.socket) -> bool:
+        """Answer look-ups that wait; whether there may be more."""
         for _ in range(_AT_ONCE):
             try:
                 query, ancillary, _, sender = listener.recvmsg(LONGEST_QUERY + 1, _ANCILLARY)
             except OSError:
-                return
+                return False
             reply = self._names.answer(query)
             if reply is not None:
                 with contextlib.suppress(OSError):
                     listener.sendmsg([reply], _answered_from(ancillary), 0, sender)
+        return True
 
     async def _dns_over_tcp(self, client: Client) -> None:
         deadline = self._loop.time() + HEADER_SECONDS

@@ -8,9 +8,9 @@ always the address that was looked at.
 import asyncio
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
-from dataclasses import dataclass, field
 from typing import Protocol
 
+from ringfence.dataclass import dataclass, field
 from ringfence.policy.reach import Judged
 from ringfence.values.hosts import Host
 from ringfence.values.network import NetworkDoor, NetworkGrant, SecretGrant
@@ -209,6 +209,13 @@ class NetworkAnswer:
 class Overseer(Protocol):
     """Whoever runs the proxy: is told what happens, asks people, reads secrets."""
 
+    def began(self, event: NetworkEvent) -> None:
+        """Bytes are about to pass; the same `number` comes again, with `happened`, when that is over."""
+
     def happened(self, event: NetworkEvent) -> None: ...
+
+    def ended(self) -> None:
+        """The proxy is gone, and all that it carried has ended."""
+
     async def ask(self, question: NetworkQuestion) -> NetworkAnswer: ...
     async def secret(self, box: str, secret: SecretGrant) -> SecretValue: ...

@@ -4,9 +4,9 @@ import socket
 import time
 import weakref
 from collections import deque
-from dataclasses import dataclass, field
 from typing import Final
 
+from ringfence.dataclass import dataclass, field
 from ringfence.values.network import Budget, NetworkGrant, NetworkRule
 
 MOST_CONNECTIONS: Final = 256

@@ -11,7 +11,8 @@ from typing import Final
 import dnslib  # type: ignore[import-untyped]  # it has no types
 
 from ringfence.egress.flow import Box
-from ringfence.policy.reach import ANY_PORT, Judged
+from ringfence.policy.reach import Judged
+from ringfence.policy.reach_rules import ANY_PORT
 from ringfence.values.hosts import BadHost, Host, canonical_host
 from ringfence.values.network import NetworkDoor
 from ringfence.values.verdict import Verdict

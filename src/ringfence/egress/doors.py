@@ -11,10 +11,11 @@ from typing import Final
 
 from ringfence.egress.base import DialRefused, Refusal
 from ringfence.egress.first_bytes import HTTP2_PREFACE, FirstBytes, Kind, look_at
-from ringfence.egress.flow import Box, BoxFlow, reason_line
+from ringfence.egress.flow import Box, BoxFlow
 from ringfence.egress.http_head import BadHead, read_head
 from ringfence.egress.sockets import Client, Gone, asked_for, close, stream_of
 from ringfence.egress.splice import Carried, splice
+from ringfence.egress.wording import reason_line
 from ringfence.policy.reach import Judged, is_reached
 from ringfence.values.hosts import BadHost, Host, canonical_host, host_of
 from ringfence.values.network import NetworkDoor
@@ -23,6 +24,7 @@ from ringfence.values.verdict import Verdict
 HEADER_SECONDS: Final = 10.0
 """For everything until it is known what the client wants."""
 _SERVER_FIRST_SECONDS: Final = 0.3  # protocols in which the server speaks first (SSH, SMTP): how long the client may
+_HTTP_PORT: Final = 80
 _ALERT: Final = bytes((0x15, 3, 3, 0, 2, 2))  # a fatal TLS alert, without its number
 _ACCESS_DENIED: Final = bytes((49,))
 _UNRECOGNIZED_NAME: Final = bytes((112,))
@@ -86,7 +88,7 @@ async def tunnel(box: Box, client: Client, door: NetworkDoor, host: Host, port: 
         return await _reach(client, flow, answer)
     server: socket.socket | None = None
     try:
-        if flow.judged.inspect:
+        if flow.judged.inspect or port == _HTTP_PORT:  # plain HTTP is looked into, by a connection of its own
             await flow.addresses()  # so that the client is told now, not within TLS
         else:
             server = await flow.connect()
@@ -198,6 +200,7 @@ async def _inspect(box: Box, client: Client, flow: BoxFlow, first: FirstBytes | 
 
 async def _splice(client: Client, flow: BoxFlow, server: socket.socket) -> None:
     carried = Carried()
+    await flow.begins()
     try:
         await splice(client.socket, server, to_server=client.take(), may_send=flow.spend, carried=carried)
     finally:  # also of a connection that is open when its box is closed: without a record nobody would know of it

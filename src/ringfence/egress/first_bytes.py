@@ -6,9 +6,10 @@ is compared like any other, so that a hidden name passes only with the one that 
 """
 
 import re
-from dataclasses import dataclass
 from enum import Enum
 from typing import Final
+
+from ringfence.dataclass import dataclass
 
 LONGEST_HELLO: Final = 64 * 1024  # post-quantum key shares and GREASE ECH need some kilobytes
 LONGEST_METHOD: Final = 24

@@ -9,9 +9,9 @@ import socket
 import ssl
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, replace
 from typing import Final
 
+from ringfence.dataclass import dataclass, replace
 from ringfence.egress.addresses import StandIns
 from ringfence.egress.asking import HOLD_SECONDS, Questions
 from ringfence.egress.base import (
@@ -23,21 +23,21 @@ from ringfence.egress.base import (
     RequestHead,
     Stream,
 )
+from ringfence.egress.begun import Began, BegunRequests, next_number, until_recorded
 from ringfence.egress.budgets import Meter
 from ringfence.egress.dialing import Dialer
+from ringfence.egress.parents import LOOK_SECONDS, ParentRefused, UnknownNames, connect_by
 from ringfence.egress.resolve import NotResolved, Resolver
 from ringfence.egress.sockets import close, stream_of
+from ringfence.egress.wording import means_another, reason_line, visible
 from ringfence.policy.reach import Judged, Wanted, allow_by, is_reached, judge, judge_addresses
 from ringfence.values.hosts import Address, Host, canonical_host
-from ringfence.values.network import Asking, NetworkDoor, NetworkGrant, NetworkRule
+from ringfence.values.network import NetworkDoor, NetworkGrant, NetworkRule
 from ringfence.values.network_event import NetworkEvent
+from ringfence.values.parent_proxy import ParentProxies, ParentProxy
 from ringfence.values.verdict import Verdict
 
 _HANDSHAKE_SECONDS: Final = 10.0
-_LONGEST_REASON: Final = 160
-_OTHER_METHOD: Final = frozenset((b"x-http-method-override", b"x-http-method", b"x-method-override"))
-_OTHER_PATH: Final = frozenset((b"x-original-url", b"x-rewrite-url"))
-"""Headers by which some servers take a request for another one."""
 _LOOKUPS: Final = 8  # of one box at the same time: names that nobody answers for must not take the threads of others
 _LOOPBACK: Final = canonical_host("127.0.0.1")
 
@@ -55,6 +55,10 @@ class Outside:
     happened: Callable[[NetworkEvent], None]
     ask: Callable[[NetworkQuestion], Awaitable[NetworkAnswer]]
     hold_seconds: float = HOLD_SECONDS
+    parents: Callable[[], ParentProxies] = ParentProxies
+    """The proxies of the person's own network."""
+    began: Began = lambda event, is_first: None
+    """Told before a byte passes, so that nobody's death hides what was sent."""
     canary: Callable[[str, bytes], str] = lambda box, raw: ""
     """The secret of a box whose placeholder is in these bytes; empty if there is none."""
 
@@ -69,6 +73,7 @@ class Box:
         self.meter = Meter(network)
         self.stand_ins = StandIns(on_loopback=on_loopback)
         self.lookups = asyncio.Semaphore(_LOOKUPS)
+        self.unknown = UnknownNames()
         self.questions = Questions(outside.ask, hold_seconds=outside.hold_seconds)
 
     def close(self) -> None:
@@ -170,8 +175,11 @@ class BoxFlow:
         self.approval = approval
         self.judged = judged
         self.address = ""
+        self.parent = ""
         self.started_at = time.time()
         self._started = time.monotonic()
+        self._number = 0
+        self._requests = BegunRequests(box.outside.began)
         self._held: list[NetworkRule] = []
         if (connection := asyncio.current_task()) is not None:  # it serves one connection, and ends with it
             connection.add_done_callback(self._release)
@@ -188,6 +196,8 @@ class BoxFlow:
     def _release(self, _: object) -> None:
         while self._held:
             self._box.meter.close_rule(self._held.pop())
+        for begun in self._requests.left():
+            self._box.outside.happened(begun)
 
     @property
     def box(self) -> str:
@@ -219,7 +229,7 @@ class BoxFlow:
         judged = judge(self.network, wanted)
         if judged.verdict is Verdict.DENY:
             return self._refuse_request(head, judged)
-        if meant := _means_another(head, judged.matched):
+        if meant := means_another(head, judged.matched):
             told = Judged(verdict=Verdict.DENY, reason=meant, rule=judged.rule, place=judged.place)
             return self._refuse_request(head, told)
         if judged.verdict is Verdict.ASK and not self._is_answered(judged):
@@ -233,19 +243,14 @@ class BoxFlow:
         self._counted = False  # the first request was counted with the connection
         if full:
             return self._refuse_request(head, Judged(verdict=Verdict.DENY, reason=full, rule=judged.rule), status=429)
-        if judged.verdict is Verdict.ALLOW:
-            return judged
-        return Judged(
-            verdict=Verdict.ALLOW,
-            reason=f"{judged.reason}; {self.approval} said yes",
-            rule=judged.rule,
-            place=judged.place,
-            matched=judged.matched,
-            inspect=judged.inspect,
-        )
+        if judged.verdict is not Verdict.ALLOW:
+            judged = replace(judged, verdict=Verdict.ALLOW, reason=f"{judged.reason}; {self.approval} said yes")
+        connection = replace(self._event(), number=next_number(), started_at=time.time())
+        await until_recorded(self._requests.begins(connection, head, judged))
+        return judged
 
     async def dial(self, *, tls: bool, alpn: Sequence[str] = ()) -> Stream:
-        connected = await self.connect(recorded=False)
+        connected = await self.connect(is_plain=not tls)
         try:
             if not tls:
                 return await stream_of(connected)
@@ -261,45 +266,60 @@ class BoxFlow:
             close(connected)
             raise DialRefused(self.fail(f"no TLS with {self._host}: {fault.strerror or fault}")) from fault
 
-    async def addresses(self, *, recorded: bool = True) -> tuple[Address, ...]:
-        """Those of the host, each looked at.
-
-        Args:
-            recorded: whether a refusal is recorded here; whoever looks into the connection does it itself.
+    async def addresses(self) -> tuple[Address, ...]:
+        """Those of the host, each looked at; none, if only a parent proxy may know the name.
 
         Raises:
-            DialRefused: there is none, or one that may not be reached.
+            DialRefused: there is none, or one that may not be reached; that is recorded.
         """
         rule = self.rule
         if rule is None:
             return self._reached()
         outside = self._box.outside
+        has_parent = any(self._parent(is_plain=is_plain) is not None for is_plain in (False, True))
+        if has_parent and self._host in self._box.unknown:
+            return ()
         try:
-            async with self._box.lookups:
+            async with self._box.lookups, asyncio.timeout(LOOK_SECONDS if has_parent else None):
                 answers = await outside.resolver.addresses(self._host)
             own = outside.own()
-        except NotResolved as fault:
+        except (NotResolved, TimeoutError) as fault:
+            if has_parent:
+                self._box.unknown.add(self._host)
+                return ()
             raise DialRefused(self.fail(str(fault))) from fault
         except OSError as fault:
             raise DialRefused(self.fail(fault.strerror or str(fault))) from fault
         judged = judge_addresses(self.network, rule, self._host, answers, port=self._port, own=own)
-        if judged.verdict is not Verdict.ALLOW and recorded:
-            raise DialRefused(self._box.refuse(self._door, self._host.text, self._port, judged))
         if judged.verdict is not Verdict.ALLOW:
-            raise DialRefused(Refusal(403, reason_line(judged.reason)))
+            raise DialRefused(self._box.refuse(self._door, self._host.text, self._port, judged))
         return answers
 
-    async def connect(self, *, recorded: bool = True) -> socket.socket:
-        """A socket to an address that was looked at.
+    def _parent(self, *, is_plain: bool) -> ParentProxy | None:
+        return self._box.outside.parents().of(self._host, self._port, is_plain=is_plain)
+
+    async def connect(self, *, is_plain: bool = False) -> socket.socket:
+        """A socket to an address that was looked at, or to the host through the parent proxy.
+
+        Args:
+            is_plain: whether it is for HTTP without TLS, which may have another parent.
 
         Raises:
             DialRefused: none may be reached, or none answers.
         """
-        answers = await self.addresses(recorded=recorded)
+        answers = await self.addresses()
         if not self._box.meter.may_dial():
             raise DialRefused(self.fail("too many connections to servers are open already"))
+        outside, parent = self._box.outside, self._parent(is_plain=is_plain)
         try:
-            connected, address = await self._box.outside.dialer.connect(answers, self._port)
+            if parent is not None and self.rule is not None:
+                dialling = connect_by(parent, self._host, self._port, outside.resolver, outside.dialer)
+                connected, address = await dialling
+                self.parent = parent.shown
+            else:
+                connected, address = await outside.dialer.connect(answers, self._port)
+        except ParentRefused as fault:
+            raise DialRefused(self.fail(str(fault))) from fault
         except TimeoutError as fault:
             raise DialRefused(self.fail(f"{self._host.in_url}:{self._port} does not answer")) from fault
         except OSError as fault:
@@ -319,34 +339,44 @@ class BoxFlow:
 
     def record(self, event: NetworkEvent) -> None:
         if event.verdict is Verdict.ALLOW and not event.address:  # whoever looked into it does not know who was dialled
-            event = replace(event, address=self.address, approval=event.approval or self.approval)
+            approval = event.approval or self.approval
+            event = replace(event, address=self.address, parent=self.parent, approval=approval)
+        if event.inspected:
+            event = self._requests.ends(event)
         self._box.outside.happened(event)
 
     def fail(self, why: str) -> Refusal:
         return Refusal(502, reason_line(why))
 
+    async def begins(self) -> None:
+        """Tell that bytes are about to pass that nobody looks into: from now on there is a record of it."""
+        self._number = next_number()
+        await until_recorded(self._box.outside.began(self._event(), True))
+
     def ended(
         self, *, sent: int = 0, received: int = 0, status: int = 0, reason: str = "", denied: bool = False
     ) -> None:
         """Record a connection that nobody looked into."""
-        self.record(
-            NetworkEvent(
-                box=self.box,
-                door=self._door,
-                host=self._host.text,
-                port=self._port,
-                verdict=Verdict.DENY if denied else Verdict.ALLOW,
-                reason=reason or self.judged.reason,
-                rule=self.judged.rule,
-                place=self.judged.place,
-                address=self.address,
-                status=status,
-                bytes_out=sent,
-                bytes_in=received,
-                started_at=self.started_at,
-                seconds=time.monotonic() - self._started,
-                approval=self.approval,
-            )
+        told = replace(self._event(), bytes_out=sent, bytes_in=received, status=status)
+        verdict = Verdict.DENY if denied else Verdict.ALLOW
+        seconds = time.monotonic() - self._started
+        self.record(replace(told, verdict=verdict, reason=reason or self.judged.reason, seconds=seconds))
+
+    def _event(self) -> NetworkEvent:
+        return NetworkEvent(
+            box=self.box,
+            door=self._door,
+            host=self._host.text,
+            port=self._port,
+            verdict=Verdict.ALLOW,
+            reason=self.judged.reason,
+            rule=self.judged.rule,
+            place=self.judged.place,
+            address=self.address,
+            parent=self.parent,
+            started_at=self.started_at,
+            approval=self.approval,
+            number=self._number,
         )
 
     def _is_answered(self, judged: Judged) -> bool:
@@ -358,47 +388,8 @@ class BoxFlow:
         return True
 
     def _refuse_request(self, head: RequestHead, judged: Judged, *, status: int = 403) -> Refusal:
-        path, _, _ = head.path.partition("?")
-        self.record(
-            NetworkEvent(
-                box=self.box,
-                door=self._door,
-                host=self._host.text,
-                port=self._port,
-                verdict=Verdict.DENY,
-                reason=judged.reason,
-                rule=judged.rule,
-                place=judged.place,
-                allow_by=judged.allow_by,
-                method=head.method[:32],
-                path=visible(path)[:1024],
-                status=status,
-                started_at=time.time(),
-                inspected=True,
-            )
-        )
+        told = replace(self._event(), verdict=Verdict.DENY, reason=judged.reason, rule=judged.rule, place=judged.place)
+        told = replace(told, allow_by=judged.allow_by, status=status, started_at=time.time(), approval="")
+        path = visible(head.path.partition("?")[0])[:1024]
+        self._box.outside.happened(replace(told, method=head.method[:32], path=path, inspected=True))
         return Refusal(status, reason_line(judged.reason))
-
-
-def _means_another(head: RequestHead, rule: NetworkRule | None) -> str:
-    """Why a request may be another one to its server than the one that was judged; else empty."""
-    if rule is None:
-        return ""
-    for name, value in head.headers:
-        small = name.lower()
-        if small in _OTHER_METHOD and (rule.methods or rule.asking is Asking.CHANGES):
-            if value.strip() != head.method.encode("latin-1", "replace"):
-                return f"the header {small.decode()} asks for another method than the rule was judged by"
-        elif small in _OTHER_PATH and rule.paths:
-            return f"the header {small.decode()} asks for another path than the rule was judged by"
-    return ""
-
-
-def reason_line(reason: str) -> str:
-    """A reason as a status line holds it: printable ASCII, not too long, and said by whom."""
-    text = visible(reason)
-    return f"Ringfence: {text if len(text) <= _LONGEST_REASON else text[: _LONGEST_REASON - 3] + '...'}"
-
-
-def visible(text: str) -> str:
-    return "".join(letter if " " <= letter <= "~" else "?" for letter in text)

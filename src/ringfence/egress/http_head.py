@@ -5,11 +5,11 @@ way that another parser would read differently. What is read stays in the client
 """
 
 import re
-from dataclasses import dataclass
 from typing import Final
 
 import h11
 
+from ringfence.dataclass import dataclass
 from ringfence.egress.sockets import Client
 from ringfence.values.hosts import BadHost, Host, canonical_host
 

@@ -31,6 +31,7 @@ from ringfence.egress.wire import Message, Wire, encoded_last, lane_of
 from ringfence.errors import RingfenceError
 from ringfence.values.network import NetworkGrant, SecretGrant
 from ringfence.values.network_event import NetworkEvent
+from ringfence.values.parent_proxy import ParentProxies
 from ringfence.values.verdict import Verdict
 
 _PLACES = ("proxy", "dns_udp", "dns_tcp")
@@ -46,14 +47,17 @@ class Session:
         self._waiting: dict[int, asyncio.Future[Message]] = {}
         self._desks: dict[str, SecretDesk] = {}
         self._tasks: set[asyncio.Task[None]] = set()
+        self._parents = ParentProxies()
         outside = Outside(
             resolver=SystemResolver(),
             dialer=SystemDialer(),
             own=OwnAddresses(),
             inspector=HttpInspector(authority, self._desks.__getitem__),
             client_tls=_client_tls,
+            began=self._began,
             happened=self._happened,
             ask=self._ask,
+            parents=lambda: self._parents,
             canary=lambda box, raw: self._desks[box].canary(raw),
         )
         self._proxy = Proxy(outside)
@@ -70,11 +74,15 @@ class Session:
     def _received(self, message: Message, descriptors: list[int]) -> None:
         sockets = [socket.socket(fileno=each) for each in descriptors]
         match message["kind"]:
+            case "parents":
+                self._parents = from_plain(ParentProxies, message["parents"])
             case "attach":
                 self._attach(message, sockets)
             case "detach":
                 self._desks.pop(message["box"], None)
                 self._start(self._detach(message["box"], int(message["number"])))
+            case "mark":
+                self._start(self._mark(message["box"], int(message["number"])))
             case "connect":
                 self._proxy.connect(message["box"], sockets[0])
             case "answer":
@@ -100,11 +108,23 @@ class Session:
 
     async def _detach(self, box: str, number: int) -> None:
         await self._proxy.detach(box)
-        self._wire.send({"kind": "answer", "number": number})
+        self._wire.tell_behind(box, {"kind": "answer", "number": number})  # what ended with it is told first
+
+    async def _mark(self, box: str, number: int) -> None:
+        """Answer behind all that was decided of a box until now."""
+        await self._proxy.settle(box)
+        self._wire.tell_behind(box, {"kind": "answer", "number": number})
+
+    def _began(self, event: NetworkEvent, is_first: bool) -> asyncio.Future[Any] | None:
+        message = {"kind": "began", "event": to_plain(event)}
+        number, waiting = self._awaited() if is_first else (0, None)
+        self._wire.tell(lane_of(event.box, "carried"), {**message, "number": number})
+        return waiting
 
     def _happened(self, event: NetworkEvent) -> None:
-        # Apart, so that much noise of one kind does not drown what matters more.
-        kind = "alarm" if event.canary else "refused" if event.verdict is Verdict.DENY else "carried"
+        # Apart, so that much noise of one kind does not drown what matters more; but an end never before its beginning.
+        is_carried = event.number or event.verdict is not Verdict.DENY
+        kind = "alarm" if event.canary else "carried" if is_carried else "refused"
         self._wire.tell(lane_of(event.box, kind), {"kind": "event", "event": to_plain(event)})
 
     async def _ask(self, question: NetworkQuestion) -> NetworkAnswer:
@@ -118,14 +138,19 @@ class Session:
         return SecretValue(base64.b64decode(told["value"]), float(told["good_until"]))
 
     async def _call(self, message: Message) -> Message:
-        number = next(self._numbers)
-        waiting: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
-        self._waiting[number] = waiting
+        number, waiting = self._awaited()
         try:
             self._wire.send({**message, "number": number})
             return await waiting
         finally:
             self._waiting.pop(number, None)
+
+    def _awaited(self) -> tuple[int, asyncio.Future[Message]]:
+        """A number, and the answer that comes for it; forgotten when it is there, or nobody waits for it any longer."""
+        number = next(self._numbers)
+        waiting = self._waiting[number] = asyncio.get_running_loop().create_future()
+        waiting.add_done_callback(lambda _: self._waiting.pop(number, None))
+        return number, waiting
 
     def _start(self, work: Any) -> None:
         task = asyncio.ensure_future(work)

@@ -49,6 +49,12 @@ class Proxy:
         if attached is not None:
             await attached.close()
 
+    async def settle(self, name: str) -> None:
+        """Let everything be judged that has come from a box until now, as far as it can be."""
+        attached = self._boxes.get(name)
+        if attached is not None:
+            await attached.settle()
+
     def connect(self, name: str, connection: socket.socket) -> None:
         """Serve a connection of our own tools in the name of a box."""
         attached = self._boxes.get(name)

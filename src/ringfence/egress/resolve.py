@@ -10,9 +10,9 @@ import socket
 import time
 from collections import OrderedDict
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from typing import Final, Protocol
 
+from ringfence.dataclass import dataclass
 from ringfence.values.hosts import Address, Host
 
 _GOOD_SECONDS: Final = 15.0  # short: a name may move; long enough for the connections of one page

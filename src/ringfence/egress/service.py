@@ -15,9 +15,9 @@ import socket
 import sys
 import time
 from collections.abc import Coroutine
-from dataclasses import dataclass, field
 from typing import Any, Final
 
+from ringfence.dataclass import dataclass, field
 from ringfence.egress.base import Listeners, NetworkQuestion, Overseer
 from ringfence.egress.plain import from_plain, to_plain
 from ringfence.egress.wire import Message, Wire, fits
@@ -25,11 +25,13 @@ from ringfence.errors import InitializationFailed
 from ringfence.policy.reach import check_network
 from ringfence.values.network import NetworkDoor, NetworkGrant, SecretGrant
 from ringfence.values.network_event import NetworkEvent
+from ringfence.values.parent_proxy import ParentProxies
 from ringfence.values.verdict import Verdict
 
 _START_SECONDS: Final = 30.0
 _ANSWER_SECONDS: Final = 15.0
 _END_SECONDS: Final = 3.0
+_MARK_SECONDS: Final = 2.0  # the caller has its result no later than that, whatever the proxy is busy with
 _FIRST_LISTENERS: Final = 3  # of the proxy's port and of names
 _PASSED_ON: Final = ("SSL_CERT_FILE", "SSL_CERT_DIR")  # whom this machine trusts, if somebody says so
 _log = logging.getLogger(__name__)
@@ -47,6 +49,14 @@ class Attachment:
         """False once the process that had its listeners is gone: the box has no network then."""
         return not self._running.wire.is_closed
 
+    async def settle(self) -> bool:
+        """Wait until all is told that the proxy has decided until now; False if that took too long. Never raises."""
+        try:
+            await self._running.call({"kind": "mark", "box": self.box}, seconds=_MARK_SECONDS)
+        except InitializationFailed:
+            return not self.is_served  # then nobody will tell any more
+        return True
+
     async def close(self) -> None:
         """End its connections, and take no more. Never raises."""
         with contextlib.suppress(InitializationFailed):
@@ -58,10 +68,15 @@ class Attachment:
 
 
 class EgressService:
-    """The proxy of one manager."""
+    """The proxy of one manager.
 
-    def __init__(self, overseer: Overseer) -> None:
+    Args:
+        parents: the proxies of the person's own network, through which it goes out.
+    """
+
+    def __init__(self, overseer: Overseer, parents: ParentProxies | None = None) -> None:
         self._overseer = overseer
+        self._parents = parents or ParentProxies()
         self._running: _Running | None = None
         self._starting = asyncio.Lock()
         self.dropped = 0
@@ -164,6 +179,7 @@ class EgressService:
             raise InitializationFailed(
                 f"the proxy of the network does not start{why}", hint="run `ringfence doctor`"
             ) from fault
+        running.wire.send({"kind": "parents", "parents": to_plain(self._parents)})  # before any box
         return running
 
     # --- what the process says ----------------------------------------------------------------------------------------
@@ -194,6 +210,13 @@ class EgressService:
                 )
             )
 
+    def began(self, message: Message) -> None:
+        self._overseer.began(from_plain(NetworkEvent, message["event"]))
+
+    def ended(self) -> None:
+        """The process is gone, with all that it carried."""
+        self._overseer.ended()
+
     def happened(self, message: Message) -> None:
         self._overseer.happened(from_plain(NetworkEvent, message["event"]))
 
@@ -216,7 +239,9 @@ class _Running:
         self.ready = asyncio.get_running_loop().create_future()
         self.wire = Wire(self.connection, self._received, self._closed)
 
-    async def call(self, message: Message, descriptors: tuple[int, ...] = ()) -> None:
+    async def call(
+        self, message: Message, descriptors: tuple[int, ...] = (), *, seconds: float = _ANSWER_SECONDS
+    ) -> None:
         """Give an order, and wait until it is carried out.
 
         Raises:
@@ -230,7 +255,7 @@ class _Running:
             self._waiting.pop(number, None)
             raise InitializationFailed("the proxy of the network has ended", hint="open the box again")
         try:
-            async with asyncio.timeout(_ANSWER_SECONDS):
+            async with asyncio.timeout(seconds):
                 await waiting
         except TimeoutError:
             raise InitializationFailed("the proxy of the network does not answer") from None
@@ -256,6 +281,7 @@ class _Running:
             if not waiting.done():
                 waiting.set_exception(gone)
         self.ready.exception() if self.ready.done() and not self.ready.cancelled() else None
+        self.service.ended()
 
     def _received(self, message: Message, descriptors: list[int]) -> None:
         for each in descriptors:
@@ -270,6 +296,10 @@ class _Running:
                     self.ready.set_exception(InitializationFailed(str(message["reason"])))
             case "answer":
                 self._answered(message)
+            case "began":
+                self.service.began(message)
+                if message["number"]:
+                    self.wire.send({"kind": "answer", "number": message["number"]})
             case "event":
                 self.service.happened(message)
             case "ask":

@@ -8,8 +8,9 @@ it has gone, so that a connection costs no memory while it is idle and at most o
 import asyncio
 import socket
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
+
+from ringfence.dataclass import dataclass
 
 _BUFFER_BYTES: Final = 256 * 1024
 _HALF_OPEN_SECONDS: Final = 300.0  # after one side has ended, the other may be silent for so long

@@ -3,7 +3,8 @@
 A message that is longer than a packet comes in several; its descriptors come with the last. Sending never blocks: what
 the other side does not take yet waits here, up to a bound, and is sent in turns, one lane (a box) after the other, so
 that a box that makes much noise costs the others nothing. What does not fit into its lane is dropped and counted,
-where it may be (events); everything else is small and few.
+where it may be (events); everything else is small and few. Whoever has to know that all of a box's events so far were
+sent has a message sent behind them (`tell_behind`).
 """
 
 import array
@@ -14,6 +15,7 @@ import os
 import socket
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Final
 
 PACKET: Final = 60 * 1024
@@ -29,6 +31,14 @@ Message = dict[str, Any]
 Received = Callable[[Message, list[int]], None]
 
 
+@dataclass(slots=True)
+class _Mark:
+    """A place in each of a box's lanes; once all are passed, a message is sent."""
+
+    message: Message
+    lanes: int
+
+
 class Wire:
     """One end."""
 
@@ -41,7 +51,7 @@ class Wire:
         self._parts = bytearray()
         self._sending: deque[tuple[bytes, tuple[int, ...]]] = deque()
         self._urgent: deque[tuple[bytes, tuple[int, ...]]] = deque()
-        self._lanes: dict[str, deque[bytes]] = {}
+        self._lanes: dict[str, deque[bytes | _Mark]] = {}
         self._dropped: dict[str, int] = {}
         self._is_writing = False
         self.is_closed = False
@@ -64,6 +74,21 @@ class Wire:
             self._dropped[lane] = self._dropped.get(lane, 0) + 1
             return
         waiting.append(_encoded(message))
+        self._write()
+
+    def tell_behind(self, box: str, message: Message) -> None:
+        """Send something that must arrive, after all that was told of a box until now, or that it was dropped."""
+        if self.is_closed:
+            return
+        lanes = [name for name in self._lanes if name.partition(_OF)[0] == box]
+        for lane in lanes:
+            if lane in self._dropped:
+                self._lanes[lane].append(self._how_many_dropped(lane))
+        if not lanes:
+            return self.send(message)
+        mark = _Mark(message, len(lanes))
+        for lane in lanes:
+            self._lanes[lane].append(mark)
         self._write()
 
     def close(self) -> None:
@@ -105,26 +130,35 @@ class Wire:
 
     def _load(self) -> bool:
         """Put the next message into packets; False if there is none."""
-        if self._urgent:
-            data, descriptors = self._urgent.popleft()
-        else:
-            lane = next((name for name, waiting in self._lanes.items() if waiting or name in self._dropped), None)
-            if lane is None:
-                return False
-            waiting = self._lanes.pop(lane)
-            if waiting:
-                data, descriptors = waiting.popleft(), ()
+        data = b""
+        descriptors: tuple[int, ...] = ()
+        while not data:
+            if self._urgent:
+                data, descriptors = self._urgent.popleft()
+            elif self._lanes:
+                data = self._next_of(next(iter(self._lanes)))
             else:
-                data, descriptors = (
-                    _encoded({"kind": "dropped", "box": lane.partition(_OF)[0], "count": self._dropped.pop(lane)}),
-                    (),
-                )
-            if waiting or lane in self._dropped:
-                self._lanes[lane] = waiting  # behind the others
+                return False
         pieces = [data[at : at + PACKET] for at in range(0, len(data), PACKET)]
         self._sending.extend((_MORE + piece, ()) for piece in pieces[:-1])
         self._sending.append((_LAST + pieces[-1], descriptors))
         return True
+
+    def _next_of(self, lane: str) -> bytes:
+        """The next event of a lane, which goes behind the others; empty if it was a mark."""
+        waiting = self._lanes.pop(lane)
+        first = waiting.popleft() if waiting else self._how_many_dropped(lane)
+        if waiting or lane in self._dropped:
+            self._lanes[lane] = waiting
+        if isinstance(first, bytes):
+            return first
+        first.lanes -= 1
+        if not first.lanes:
+            self._urgent.append((_encoded(first.message), ()))
+        return b""
+
+    def _how_many_dropped(self, lane: str) -> bytes:
+        return _encoded({"kind": "dropped", "box": lane.partition(_OF)[0], "count": self._dropped.pop(lane)})
 
     # --- in -----------------------------------------------------------------------------------------------------------
 

@@ -1,18 +1,21 @@
 """The ports of an engine, of its boxes, and of the processes that go on in them."""
 
+from __future__ import annotations
+
 import socket
 from collections.abc import AsyncIterator, Callable
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from ringfence.egress.base import Listeners
-from ringfence.values.files import FileOperation, Performed
-from ringfence.values.grant import Grant
-from ringfence.values.guarantee import Wall
-from ringfence.values.network import NetworkGrant
-from ringfence.values.outcome import Ending, Observed, Result, SandboxAudit, Usage
-from ringfence.values.request import Request
-from ringfence.values.sizes import Duration
-from ringfence.values.violation import Violation
+if TYPE_CHECKING:
+    from ringfence.egress.base import Listeners
+    from ringfence.values.files import FileOperation, Performed
+    from ringfence.values.grant import Grant
+    from ringfence.values.guarantee import Wall
+    from ringfence.values.network import NetworkGrant
+    from ringfence.values.outcome import Ending, Observed, Result, SandboxAudit, Usage
+    from ringfence.values.request import Request
+    from ringfence.values.sizes import Duration
+    from ringfence.values.violation import Violation
 
 Agree = Callable[[str], None]
 """Looks at where a path really leads, before anything there is given out or changed; raises to refuse."""
@@ -48,8 +51,11 @@ class Attached(Protocol):
         """(port inside, port of 127.0.0.1 outside) of `NetworkGrant.publish` that it serves itself; the engine serves
         the others."""
 
-    def taken(self) -> tuple[Violation, ...]:
-        """What was refused since the last look."""
+    async def settle(self) -> bool:
+        """Wait until all is known that was decided until now; False if that took too long. Never raises."""
+
+    def taken(self, until: float | None = None) -> tuple[Violation, ...]:
+        """What was refused since the last look; up to then, in seconds since the epoch, if that is given."""
 
     async def close(self) -> None:
         """Take no more of it. Never raises."""

@@ -5,7 +5,8 @@ count columns in.
 """
 
 import re
-from dataclasses import dataclass, field
+
+from ringfence.dataclass import dataclass, field
 
 _VISIBLE = re.compile("[^\n\r\u2028\u2029]")
 _BREAKS = re.compile("[^\n\r\u2028\u2029]+")

@@ -8,11 +8,11 @@ written as a plain one: nothing is inlined.
 """
 
 import re
-from dataclasses import dataclass
 from typing import Final
 
 from tree_sitter import Node
 
+from ringfence.dataclass import dataclass
 from ringfence.languages.edits import Edits
 
 _INTEGER: Final = re.compile(r"-?(?:0|[1-9]\d{0,14})")

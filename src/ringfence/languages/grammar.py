@@ -5,12 +5,13 @@ the tree is one in the code. A pattern that matches inside of text or a comment 
 """
 
 import re
-from dataclasses import dataclass
 from functools import cache
 from typing import Final
 
 import tree_sitter_typescript
 from tree_sitter import Language, Node, Parser
+
+from ringfence.dataclass import dataclass
 
 _LONG_NAME: Final = re.compile(rb"(?:\b(?:as|satisfies)\s|[|&])\s*\|?\s*[A-Za-z_$][\w$]*(?:\.[\w$]+){2,}")
 """`x as A.B.C` is read as the member `C` of `x as A.B`."""

@@ -5,9 +5,9 @@ python and bash have rows as well, for engines without an interpreter that stays
 
 import difflib
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
 
+from ringfence.dataclass import dataclass
 from ringfence.errors import InvalidArgument
 from ringfence.languages import javascript
 from ringfence.languages.typescript import erase

@@ -19,12 +19,12 @@ decorators or JSX, which stay as they are for a runtime that knows them. Namespa
 
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Final, NoReturn
 
 from tree_sitter import Node
 
+from ringfence.dataclass import dataclass, field
 from ringfence.errors import InvalidArgument
 from ringfence.languages.edits import Edits
 from ringfence.languages.enums import write_enum

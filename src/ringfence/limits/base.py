@@ -1,9 +1,13 @@
 """The port of a holder: something that bounds and measures one box's process tree."""
 
-from dataclasses import dataclass
-from typing import Protocol
+from __future__ import annotations
 
-from ringfence.values.limits import Limit
+from typing import TYPE_CHECKING, Protocol
+
+from ringfence.dataclass import dataclass
+
+if TYPE_CHECKING:
+    from ringfence.values.limits import Limit
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,9 @@ import os
 import time
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
+
+from ringfence.dataclass import dataclass
 
 PREFIX = "ringfence-"
 

@@ -1,13 +1,21 @@
 """Chooses what holds a box: control groups where we may make them, else resource limits and polling."""
 
+from __future__ import annotations
+
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from ringfence.deferred import deferred_module
 from ringfence.limits import cgroup_v1, cgroup_v2
-from ringfence.limits.base import ResourceController
 from ringfence.limits.cgroups import hierarchies, hierarchies_of, sweep
-from ringfence.limits.polling import Polling
-from ringfence.values.limits import Limits
+
+if TYPE_CHECKING:
+    from ringfence.limits import polling
+    from ringfence.limits.base import ResourceController
+    from ringfence.values.limits import Limits
+else:
+    polling = deferred_module("ringfence.limits.polling")
 
 
 @cache
@@ -21,7 +29,7 @@ def _parents() -> tuple[dict[str, Path] | None, Path | None]:
 def describe() -> str:
     """What `choose` will take here, for `doctor`."""
     first, second = _parents()
-    return "cgroup v1" if first else "cgroup v2" if second else Polling.name
+    return "cgroup v1" if first else "cgroup v2" if second else polling.Polling.name
 
 
 def choose(limits: Limits) -> ResourceController:
@@ -38,12 +46,12 @@ def choose(limits: Limits) -> ResourceController:
             return cgroup_v2.CgroupV2(second, limits)
     except OSError:
         pass
-    return Polling(limits.memory_bytes)
+    return polling.Polling(limits.memory_bytes)
 
 
 def watch(limits: Limits) -> ResourceController:
     """A holder for a box that is in no groups of its own."""
-    return Polling(limits.memory_bytes)
+    return polling.Polling(limits.memory_bytes)
 
 
 def find(pid: int, limits: Limits) -> ResourceController:
@@ -59,4 +67,4 @@ def find(pid: int, limits: Limits) -> ResourceController:
         return cgroup_v1.FoundV1(groups)
     if second is not None and (second.directory / "memory.current").exists():
         return cgroup_v2.FoundV2(second.directory)
-    return Polling(limits.memory_bytes)
+    return polling.Polling(limits.memory_bytes)

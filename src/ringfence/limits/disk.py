@@ -10,10 +10,17 @@ import os
 import stat
 import sys
 from contextlib import suppress
-from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from ringfence.limits.polling import processes
+from ringfence.dataclass import dataclass
+from ringfence.deferred import deferred
 from ringfence.values.limits import Limit
+
+if TYPE_CHECKING:
+    from ringfence.limits.polling import processes
+else:
+    processes = deferred("ringfence.limits.polling", "processes")
+
 
 _SLACK_SECONDS = 1.0  # file times come from the kernel's tick, and clocks step
 

@@ -1,13 +1,14 @@
 """Names the concrete parts: the one place that knows which engines there are."""
 
+from __future__ import annotations
+
 import os
 import warnings
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
-from ringfence.audit.journal import Journal
 from ringfence.confinement.choose import confiners
-from ringfence.engines.base import Engine
+from ringfence.dataclass import dataclass, replace
 from ringfence.engines.native.engine import NativeEngine
 from ringfence.errors import InitializationFailed, InvalidArgument, InvalidConfig
 from ringfence.manager.configuring import home_directory, load_config, open_journal, state_directory
@@ -19,11 +20,15 @@ from ringfence.manager.options import Docker, SandboxOptions
 from ringfence.manager.own_files import OwnFiles, own_files
 from ringfence.manager.policing import ORGANISATION, SHELL_TOOL, PolicyEngine, organisation_policy, read_policy
 from ringfence.manager.routing import FirstEngine
-from ringfence.policy.config import SandboxConfig
 from ringfence.policy.settings import ProcessSandboxSettings, read_settings
-from ringfence.policy.terms import Terms
-from ringfence.values.grant import Grant
-from ringfence.values.risk import SecurityMode
+
+if TYPE_CHECKING:
+    from ringfence.audit.journal import Journal
+    from ringfence.engines.base import Engine
+    from ringfence.policy.config import SandboxConfig
+    from ringfence.policy.terms import Terms
+    from ringfence.values.grant import Grant
+    from ringfence.values.risk import SecurityMode
 
 
 class RingfenceWarning(UserWarning):
@@ -39,10 +44,10 @@ class Assembly:
     notes: tuple[str, ...]
     terms: Terms | None = None
     """What the policy says about the tool in the role; None without a policy."""
-    blueprint: "Blueprint | None" = None
+    blueprint: Blueprint | None = None
     """What it was made from."""
 
-    def for_tool(self, tool: str) -> "Assembly":
+    def for_tool(self, tool: str) -> Assembly:
         """The same for another of the policy's tools; itself, where no policy is in force.
 
         Raises:
@@ -54,7 +59,7 @@ class Assembly:
         made = other.assembly(self.grant.workspace)
         return replace(made, engine=self.engine) if other.engine is self.blueprint.engine else made
 
-    def under(self, mode: SecurityMode | None) -> "Assembly":
+    def under(self, mode: SecurityMode | None) -> Assembly:
         """The same under the caller's security mode too."""
         return self if mode is None or self.terms is None else replace(self, terms=self.terms.under(mode))
 
@@ -77,7 +82,7 @@ class Blueprint:
     networks: SandboxNetworks
     """Who serves boxes that have a network."""
 
-    def for_tool(self, tool: str) -> "Blueprint":
+    def for_tool(self, tool: str) -> Blueprint:
         """The same for another of the policy's tools.
 
         Raises:

@@ -1,17 +1,32 @@
 """The blocking twin: one call, one box, one result."""
 
-import asyncio
-from collections.abc import Callable, Coroutine, Sequence
-from dataclasses import replace
-from typing import TypeVar, Unpack
+from __future__ import annotations
 
-from ringfence.manager.arguments import Duration, Stdin
-from ringfence.manager.options import OptionFields, SandboxOptions, StrPath, make_options
-from ringfence.manager.policing import CODE_TOOL
-from ringfence.manager.portal import portal
-from ringfence.manager.sandbox import Sandbox
-from ringfence.values.outcome import Result
-from ringfence.values.request import OnOutput, Overflow
+from typing import TYPE_CHECKING, TypeVar
+
+from ringfence.dataclass import replace
+from ringfence.deferred import deferred, deferred_module
+from ringfence.values.request import Overflow
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Callable, Coroutine, Sequence
+    from typing import Unpack
+
+    from ringfence.manager import policing, sandbox
+    from ringfence.manager.arguments import Duration, Stdin
+    from ringfence.manager.loops_at_once import loop_place
+    from ringfence.manager.options import OptionFields, SandboxOptions, StrPath, make_options
+    from ringfence.manager.portal import portal
+    from ringfence.values.outcome import Result
+    from ringfence.values.request import OnOutput
+else:  # `import ringfence; ringfence.run` is paid by every program that may run something
+    asyncio = deferred_module("asyncio")
+    policing = deferred_module("ringfence.manager.policing")
+    sandbox = deferred_module("ringfence.manager.sandbox")
+    loop_place = deferred("ringfence.manager.loops_at_once", "loop_place")
+    make_options = deferred("ringfence.manager.options", "make_options")
+    portal = deferred("ringfence.manager.portal", "portal")
 
 T = TypeVar("T")
 
@@ -43,17 +58,17 @@ def run(
     """
     chosen = make_options(options, fields)
     if chosen.tool is None and language is not None:
-        chosen = replace(chosen, tool=CODE_TOOL)
+        chosen = replace(chosen, tool=policing.CODE_TOOL)
 
     async def one() -> Result:
-        async with Sandbox.for_one_call(chosen) as sandbox:
+        async with sandbox.Sandbox.for_one_call(chosen) as box:
 
             async def prepare() -> None:
-                if on_published is not None and sandbox.published:
-                    on_published(sandbox.published)
+                if on_published is not None and box.published:
+                    on_published(box.published)
 
             if language is not None and isinstance(command, str):
-                return await sandbox.code(
+                return await box.code(
                     language,
                     command,
                     cwd=cwd,
@@ -64,7 +79,7 @@ def run(
                     prepare=prepare,
                 )
             if isinstance(command, str):
-                return await sandbox.shell(
+                return await box.shell(
                     command,
                     cwd=cwd,
                     stdin=stdin,
@@ -73,7 +88,7 @@ def run(
                     on_output=on_output,
                     prepare=prepare,
                 )
-            return await sandbox.exec(
+            return await box.exec(
                 command,
                 cwd=cwd,
                 stdin=stdin,
@@ -91,5 +106,6 @@ def wait_for(work: Coroutine[object, object, T]) -> T:
     try:
         asyncio.get_running_loop()
     except RuntimeError:
-        return asyncio.run(work)
+        with loop_place(work):
+            return asyncio.run(work)
     return portal().run(work)

@@ -4,11 +4,13 @@ What is built is written down as a policy, which is then read like any other: th
 cannot, and `to_yaml()` gives the file.
 """
 
+from __future__ import annotations
+
 import os
 from collections.abc import Sequence
 from datetime import timedelta
 from enum import StrEnum
-from typing import Any, Final, Self, Unpack
+from typing import TYPE_CHECKING, Any, Final, Self, Unpack
 
 import yaml
 
@@ -16,7 +18,9 @@ from ringfence.errors import InvalidArgument
 from ringfence.manager.options import OptionFields, SandboxOptions, StrPath, make_options
 from ringfence.manager.policing import PolicyEngine
 from ringfence.manager.sandbox import Sandbox
-from ringfence.values.risk import SecurityMode
+
+if TYPE_CHECKING:
+    from ringfence.values.risk import SecurityMode
 
 _SOURCE: Final = "SandboxBuilder"
 

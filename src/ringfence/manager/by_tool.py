@@ -3,23 +3,29 @@
 Tools that the policy grants the same share a box.
 """
 
+from __future__ import annotations
+
 import asyncio
 import os
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
-from ringfence.engines.base import Box
+from ringfence.dataclass import dataclass, replace
+from ringfence.engines.room import OF_A_BOX, Hold
 from ringfence.errors import InvalidArgument
-from ringfence.manager.assemble import Assembly
 from ringfence.manager.configuring import home_directory
 from ringfence.manager.leases import BoxHolder, Lease, OwnBoxes
-from ringfence.manager.parts import SandboxParts
 from ringfence.manager.pipeline import Judge, Pipeline
-from ringfence.manager.reporting import Reporting
 from ringfence.policy.isolation import isolation_of
-from ringfence.policy.terms import Terms
-from ringfence.values.grant import Grant
+
+if TYPE_CHECKING:
+    from ringfence.engines.base import Box
+    from ringfence.manager.assemble import Assembly
+    from ringfence.manager.parts import SandboxParts
+    from ringfence.manager.reporting import Reporting
+    from ringfence.policy.terms import Terms
+    from ringfence.values.grant import Grant
 
 
 @dataclass(slots=True, eq=False)
@@ -52,6 +58,8 @@ class ToolRunners:
         self._refusal = refusal
         self._by_tool: dict[str, ToolRunner] = {}
         self._is_closed = False
+        self.hold: Hold | None = None
+        """The room for its descriptors."""
         self.first = self.of(parts.reporting.who.tool)
         """That of the tool that is named, or of commands."""
 
@@ -102,6 +110,8 @@ class ToolRunners:
 
         def opened() -> None:
             reporting.opened(holder.usage)
+            if self.hold is not None:
+                self.hold.shrink(OF_A_BOX)
             lease = holder.lease
             if assembly.blueprint is not None and lease is not None and not lease.is_lent and lease.grant.network:
                 assembly.blueprint.networks.belongs(lease.box.network_name, reporting.who, parts.confirmation)

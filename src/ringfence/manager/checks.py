@@ -1,23 +1,28 @@
 """What a grant and a policy say about paths and hosts, without running anything. The wall has the last word."""
 
+from __future__ import annotations
+
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ringfence.manager.configuring import home_directory
 from ringfence.policy import judging
 from ringfence.policy.decide import command_text, on_file
 from ringfence.policy.globs import compiled
 from ringfence.policy.reach import Wanted, judge
-from ringfence.policy.terms import Terms
 from ringfence.shell.analyse import analyse
 from ringfence.values.facts import HostFact, Span, Touch
-from ringfence.values.grant import Grant
 from ringfence.values.hosts import BadHost, canonical_host
 from ringfence.values.network import NetworkDoor, NetworkGrant
-from ringfence.values.paths import is_below
+from ringfence.values.paths import INSIDE, is_below
 from ringfence.values.remedy import Access, Door, Need
-from ringfence.values.request import Request
 from ringfence.values.verdict import Reason, Verdict
+
+if TYPE_CHECKING:
+    from ringfence.policy.terms import Terms
+    from ringfence.values.grant import Grant
+    from ringfence.values.request import Request
 
 _HTTPS = 443
 
@@ -94,6 +99,6 @@ def _votes_on_path(grant: Grant, terms: Terms | None, path: str, *, write: bool)
 
 
 def _inside(path: str, workspace: Path) -> str:
-    if is_below(path, judging.INSIDE) and not is_below(os.fspath(workspace), judging.INSIDE):
-        return os.fspath(workspace) + path[len(judging.INSIDE) :]
+    if is_below(path, INSIDE) and not is_below(os.fspath(workspace), INSIDE):
+        return os.fspath(workspace) + path[len(INSIDE) :]
     return path

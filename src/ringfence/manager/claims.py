@@ -1,7 +1,8 @@
 """What a point of a checklist is: a claim, whether it holds, and by which evidence."""
 
-from dataclasses import dataclass
 from enum import StrEnum
+
+from ringfence.dataclass import dataclass
 
 
 class ClaimState(StrEnum):

@@ -11,10 +11,10 @@ import stat
 import time
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
+from ringfence.dataclass import dataclass
 from ringfence.values.outcome import OutputFile
 
 _FILES_MAX = 1000

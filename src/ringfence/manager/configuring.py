@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from ringfence.audit.journal import Journal
-from ringfence.errors import InvalidConfig
+from ringfence.engines.descriptors import hint as descriptors_hint
+from ringfence.engines.descriptors import out_of_descriptors
+from ringfence.errors import InitializationFailed, InvalidConfig
 from ringfence.policy.audit_settings import read_audit_settings
 from ringfence.policy.config import SandboxConfig, config_location, defaults_because, parse_config, with_environment
 
@@ -18,6 +20,7 @@ def load_config(environ: Mapping[str, str], home: str, path: str | os.PathLike[s
 
     Raises:
         InvalidConfig: a file that was named is not there, holds an unknown key, or a value that makes no sense.
+        InitializationFailed: it may well be right, but no descriptor is left to read it with.
     """
     candidates = (os.fspath(path),) if path is not None else config_location(environ, home)
     for candidate in candidates:
@@ -31,6 +34,10 @@ def load_config(environ: Mapping[str, str], home: str, path: str | os.PathLike[s
         except OSError as fault:
             if len(candidates) > 1 and _is_socket(candidate):
                 continue  # while a box runs that could make the file, one holds its place
+            if out_of_descriptors(fault):  # what it forbids must not be allowed because the machine is busy
+                raise InitializationFailed(
+                    f"{candidate}: cannot be read: {fault.strerror}", hint=descriptors_hint()
+                ) from fault
             return with_environment(defaults_because(f"cannot be read: {fault.strerror}", candidate), environ)
         if len(data) > _SIZE_MAX:
             return with_environment(defaults_because("is larger than a configuration can be", candidate), environ)

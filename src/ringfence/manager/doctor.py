@@ -3,10 +3,10 @@
 import os
 import platform
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from ringfence.confinement.choose import confiners, facts
+from ringfence.dataclass import dataclass
 from ringfence.engines.docker.facts import docker_facts
 from ringfence.engines.native.facts import helper_fact
 from ringfence.errors import RingfenceError

@@ -1,12 +1,19 @@
 """What comes along of the caller's environment: locale, time zone, terminal type, git's name; never a credential."""
 
-import configparser
 import os
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
+from ringfence.deferred import deferred_module
 from ringfence.errors import InvalidArgument, WrongType
 from ringfence.policy.expanding import is_encodable
+
+if TYPE_CHECKING:
+    import configparser
+else:
+    configparser = deferred_module("configparser")
+
 
 _KEPT = ("LANG", "LANGUAGE", "TZ", "TERM", "COLORTERM", "NO_COLOR", "FORCE_COLOR")
 _KEPT_PREFIX = "LC_"

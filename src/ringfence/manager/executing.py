@@ -1,23 +1,25 @@
 """One execution request in one sandbox: files in, run, files out."""
 
+from __future__ import annotations
+
 import asyncio
 import os
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ringfence.dataclass import replace
 from ringfence.manager import collecting
-from ringfence.values.execution import ExecutionRequest
 from ringfence.values.outcome import Refused, Result
 from ringfence.values.sandbox_type import SandboxType
 
 if TYPE_CHECKING:
     from ringfence.manager.sandbox import Sandbox
+    from ringfence.values.execution import ExecutionRequest
 
 
-async def run_in(sandbox: "Sandbox", request: ExecutionRequest, *, is_fresh: bool) -> Result:
+async def run_in(sandbox: Sandbox, request: ExecutionRequest, *, is_fresh: bool) -> Result:
     """Run a request.
 
     Args:
@@ -67,12 +69,12 @@ async def run_in(sandbox: "Sandbox", request: ExecutionRequest, *, is_fresh: boo
     )
 
 
-def type_of(sandbox: "Sandbox") -> SandboxType:
+def type_of(sandbox: Sandbox) -> SandboxType:
     """Which kind of engine its box is of: the one that was asked for, or one that stands in for it."""
     return SandboxType.of(sandbox.wall.name if sandbox.wall is not None else sandbox.name)
 
 
-def _write_files(sandbox: "Sandbox", files: Mapping[str, bytes | str]) -> dict[str, int]:
+def _write_files(sandbox: Sandbox, files: Mapping[str, bytes | str]) -> dict[str, int]:
     """Write them into the workspace; returns their times, by which a later change is known."""
     with sandbox.host_files() as workspace:
         for path, data in files.items():

@@ -4,12 +4,13 @@
 lightest wall, `DockerExecutor` runs anything in a container of its own (E7).
 """
 
-import tempfile
-from dataclasses import replace
-from types import TracebackType
-from typing import Final, Self, Unpack
+from __future__ import annotations
 
-from ringfence.audit.violations import ViolationStore
+import tempfile
+from types import TracebackType
+from typing import TYPE_CHECKING, Final, Self, Unpack
+
+from ringfence.dataclass import replace
 from ringfence.errors import CommandNotAllowed, InvalidArgument
 from ringfence.languages.registry import find as find_language
 from ringfence.manager.executing import run_in, type_of
@@ -27,13 +28,16 @@ from ringfence.manager.pooling import SandboxPool
 from ringfence.manager.sandbox import Sandbox
 from ringfence.policy.risk.assess import assess
 from ringfence.pool.plan import PoolConfig
-from ringfence.values.execution import ExecutionRequest
 from ringfence.values.grant import Trace
-from ringfence.values.outcome import Result
-from ringfence.values.principal import Principal
 from ringfence.values.risk import Assessment, Risk
 from ringfence.values.sandbox_type import SandboxType
-from ringfence.values.sizes import Duration
+
+if TYPE_CHECKING:
+    from ringfence.audit.violations import ViolationStore
+    from ringfence.values.execution import ExecutionRequest
+    from ringfence.values.outcome import Result
+    from ringfence.values.principal import Principal
+    from ringfence.values.sizes import Duration
 
 _LIGHT_BOXES: Final = 10
 """At once; more callers wait in order. As many as a manager has by default."""

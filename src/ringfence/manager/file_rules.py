@@ -5,19 +5,24 @@ A path is judged as it was spelled, before anything is asked of the box, and aga
 says before anything is given out or changed. Paths that only the box has (its own /tmp, home and /etc) need no grant.
 """
 
-import os
-from dataclasses import dataclass
-from enum import Enum, auto
+from __future__ import annotations
 
+import os
+from enum import Enum, auto
+from typing import TYPE_CHECKING
+
+from ringfence.dataclass import dataclass
 from ringfence.errors import PathAccessDenied
 from ringfence.manager.configuring import home_directory
 from ringfence.policy.decide import on_file
 from ringfence.policy.globs import compiled
-from ringfence.policy.terms import Terms
-from ringfence.values.grant import Grant
 from ringfence.values.paths import is_below
 from ringfence.values.verdict import Reason, Verdict
 from ringfence.workspace.protected import compiled as compiled_names
+
+if TYPE_CHECKING:
+    from ringfence.policy.terms import Terms
+    from ringfence.values.grant import Grant
 
 
 class Use(Enum):

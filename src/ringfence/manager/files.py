@@ -9,17 +9,18 @@ What this does not protect against: whatever runs in the box sees and changes th
 operations. What is read is what the box says.
 """
 
+from __future__ import annotations
+
 import errno
 import os
 import posixpath
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable
-from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ringfence.audit import file_records
-from ringfence.audit.journal import Entry, Journal
 from ringfence.audit.redact import Redactor
-from ringfence.engines.base import Box
+from ringfence.dataclass import replace
 from ringfence.errors import (
     FileError,
     InvalidArgument,
@@ -30,11 +31,15 @@ from ringfence.errors import (
     WrongType,
 )
 from ringfence.manager.file_rules import FileRules, Use, on_host
-from ringfence.manager.reporting import Reporting
 from ringfence.policy.violating import type_of
 from ringfence.values.files import FileFlag, FileOperation, FileStat, Performed
 from ringfence.values.sizes import parse_size
 from ringfence.values.violation import USUAL_SEVERITY, Operation, Violation
+
+if TYPE_CHECKING:
+    from ringfence.audit.journal import Entry, Journal
+    from ringfence.engines.base import Box
+    from ringfence.manager.reporting import Reporting
 
 StrPath = str | os.PathLike[str]
 Content = bytes | str | AsyncIterable[bytes]

@@ -1,15 +1,24 @@
 """Requests before and after they are judged: what makes no sense at all, and how a box takes the rest."""
 
-import errno
-from dataclasses import replace
+from __future__ import annotations
 
-from ringfence.engines.base import Box
+import errno
+from typing import TYPE_CHECKING
+
+from ringfence.dataclass import replace
+from ringfence.deferred import deferred
 from ringfence.errors import CommandNotAllowed, InvalidArgument, SpawnFailed
-from ringfence.languages.registry import find as find_language
-from ringfence.languages.registry import invocation
 from ringfence.manager.environment import check_variables
 from ringfence.policy.expanding import is_encodable
-from ringfence.values.request import Request
+
+if TYPE_CHECKING:
+    from ringfence.engines.base import Box
+    from ringfence.languages.registry import find as find_language
+    from ringfence.languages.registry import invocation
+    from ringfence.values.request import Request
+else:
+    find_language = deferred("ringfence.languages.registry", "find")
+    invocation = deferred("ringfence.languages.registry", "invocation")
 
 
 def check_form(request: Request) -> None:

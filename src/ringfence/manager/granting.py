@@ -1,28 +1,33 @@
 """Turns what a caller asks for and what the configuration says into a grant, with every path looked up and checked."""
 
+from __future__ import annotations
+
 import errno
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from ringfence.dataclass import replace
 from ringfence.errors import FileError, InvalidArgument, NotADirectory, NotFound, PathAccessDenied
 from ringfence.manager.hiding import Caller, as_granted, denied_rows, hidden_places, hidden_rows
 from ringfence.manager.network_granting import grant_network
-from ringfence.manager.options import SandboxOptions
 from ringfence.manager.own_files import OwnFiles
 from ringfence.manager.placing import find_places
 from ringfence.policy.bounds import read_bounds
-from ringfence.policy.config import SandboxConfig
 from ringfence.policy.defaults import PROTECTED, UNMADE, may_be_granted
 from ringfence.policy.expanding import expand, is_encodable
 from ringfence.policy.globs import PathRules, compiled
-from ringfence.policy.reading import Directory
-from ringfence.policy.terms import Terms
 from ringfence.values.grant import Grant, Trace
 from ringfence.values.guarantee import Guarantee
 from ringfence.values.limits import Limits, NobodySaid
 from ringfence.values.paths import is_below, is_inside
+
+if TYPE_CHECKING:
+    from ringfence.manager.options import SandboxOptions
+    from ringfence.policy.config import SandboxConfig
+    from ringfence.policy.reading import Directory
+    from ringfence.policy.terms import Terms
 
 BY_CALLER = "limits.wall_seconds of the caller"
 """What a wall time is capped by that came with the request."""

@@ -1,18 +1,22 @@
 """What a sandbox hides: the rows of the configuration, the policy and the caller, as paths and globs of the host."""
 
+from __future__ import annotations
+
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from ringfence.dataclass import dataclass
 from ringfence.manager.placing import find_places
-from ringfence.policy.config import SandboxConfig
 from ringfence.policy.expanding import expand
 from ringfence.policy.globs import compiled, escape
-from ringfence.policy.judging import INSIDE
-from ringfence.policy.terms import Terms
 from ringfence.values.grant import Grant
-from ringfence.values.paths import is_below
+from ringfence.values.paths import INSIDE, is_below
+
+if TYPE_CHECKING:
+    from ringfence.policy.config import SandboxConfig
+    from ringfence.policy.terms import Terms
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,16 +16,16 @@ import shutil
 import subprocess
 import tarfile
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
 
+from ringfence.dataclass import dataclass
 from ringfence.engines.docker.image import ImageFacts, connected, probe_image
 from ringfence.engines.docker.settings import IMAGE_VARIABLE, DockerSettings, read_docker_settings
 from ringfence.errors import InitializationFailed, InvalidArgument
 from ringfence.manager.set_id import set_id_programs
 from ringfence.policy.settings import read_settings
+from ringfence.version import VERSION
 
 REPOSITORY: Final = "ringfence/sandbox"
 CONTEXT: Final = ("Dockerfile", "entrypoint.sh", "install.sh", "requirements-sandbox.txt")
@@ -103,7 +103,7 @@ def recipe(arguments: Iterable[str] = (), *, base: str | None = None, with_data:
         given["BASE"] = _checked_name(base)
     if not with_data:
         given["DATA"] = ""
-    return Recipe(files=files, arguments=given, ringfence=version("ringfence"))
+    return Recipe(files=files, arguments=given, ringfence=VERSION)
 
 
 def _argument(text: str, known: frozenset[str]) -> tuple[str, str]:

@@ -10,9 +10,9 @@ import shutil
 import subprocess
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
+from ringfence.dataclass import dataclass
 from ringfence.errors import RingfenceError
 from ringfence.manager.claims import ClaimItem, ClaimState
 from ringfence.manager.image import check_image, image_in_use, list_images, recipe

@@ -1,10 +1,12 @@
 """Says what is in force, and which file, line or variable each value comes from: the settings of one call, in rows."""
 
+from __future__ import annotations
+
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
+from ringfence.dataclass import dataclass
 from ringfence.manager.configuring import home_directory, load_config, state_directory
 from ringfence.manager.policing import ORGANISATION, PolicyEngine
 from ringfence.manager.policy_pages import explained
@@ -15,9 +17,11 @@ from ringfence.policy.config import SandboxConfig, config_location
 from ringfence.policy.defaults import BLACKLIST
 from ringfence.policy.environment import lookup
 from ringfence.policy.settings import read_settings
-from ringfence.values.limits import Limits
 from ringfence.values.sizes import show_size
 from ringfence.workspace.places import snapshots_directory, workspaces_directory
+
+if TYPE_CHECKING:
+    from ringfence.values.limits import Limits
 
 DEFAULT: Final = "default"
 _LIMITS: Final = {

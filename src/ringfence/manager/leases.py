@@ -4,21 +4,25 @@ Nobody leases a box before it is decided that something may run in it. What the 
 call (`RouteDecision`) comes along, for where the policy isolates, it chooses the wall.
 """
 
+from __future__ import annotations
+
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, replace
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
-from ringfence.engines.base import Box, Engine
+from ringfence.dataclass import dataclass, replace
 from ringfence.manager.leftovers import LeftoverSearch
 from ringfence.manager.routing import explaining
 from ringfence.manager.shadowing import close_box
 from ringfence.policy.isolation import Isolation, isolated
-from ringfence.values.grant import Grant
-from ringfence.values.guarantee import Wall
 from ringfence.values.outcome import Usage
 from ringfence.values.risk import RouteDecision
+
+if TYPE_CHECKING:
+    from ringfence.engines.base import Box, Engine
+    from ringfence.values.grant import Grant
+    from ringfence.values.guarantee import Wall
 
 
 @dataclass(frozen=True, slots=True, eq=False)

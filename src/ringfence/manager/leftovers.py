@@ -25,40 +25,53 @@ Shadows are not looked at here: what is in them reaches nobody before a commit, 
 What this does not protect against: `leftovers.scan` says it.
 """
 
+from __future__ import annotations
+
 import asyncio
 import os
 import stat
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from ringfence.engines.base import Box
+from ringfence.dataclass import dataclass, replace
+from ringfence.deferred import deferred, deferred_module
 from ringfence.errors import RingfenceError
-from ringfence.values.grant import Grant
 from ringfence.values.outcome import Observed
-from ringfence.values.request import Request
-from ringfence.values.violation import Violation
-from ringfence.workspace.leftovers.base import Leftover, unsure
-from ringfence.workspace.leftovers.disarm import SUFFIX, disarm
-from ringfence.workspace.leftovers.scan import Scan, ScanLimits, Since, find_leftovers, leftovers_among
-from ringfence.workspace.leftovers.watch import (
-    WATCHED_MAX,
-    Identity,
-    WatchedNames,
-    changed,
-    find_again,
-    identity,
-    state_of,
-)
+
+if TYPE_CHECKING:
+    from ringfence.engines.base import Box
+    from ringfence.values.grant import Grant
+    from ringfence.values.request import Request
+    from ringfence.values.violation import Violation
+    from ringfence.workspace.leftovers import disarm as disarming
+    from ringfence.workspace.leftovers import watch as watching
+    from ringfence.workspace.leftovers.base import Leftover, unsure
+    from ringfence.workspace.leftovers.disarm import disarm
+    from ringfence.workspace.leftovers.scan import Scan, ScanLimits, Since, find_leftovers, leftovers_among
+    from ringfence.workspace.leftovers.watch import Identity, WatchedNames, changed, find_again, identity, state_of
+else:
+    unsure = deferred("ringfence.workspace.leftovers.base", "unsure")
+    disarm = deferred("ringfence.workspace.leftovers.disarm", "disarm")
+    ScanLimits = deferred("ringfence.workspace.leftovers.scan", "ScanLimits")
+    Since = deferred("ringfence.workspace.leftovers.scan", "Since")
+    find_leftovers = deferred("ringfence.workspace.leftovers.scan", "find_leftovers")
+    leftovers_among = deferred("ringfence.workspace.leftovers.scan", "leftovers_among")
+    WatchedNames = deferred("ringfence.workspace.leftovers.watch", "WatchedNames")
+    changed = deferred("ringfence.workspace.leftovers.watch", "changed")
+    find_again = deferred("ringfence.workspace.leftovers.watch", "find_again")
+    identity = deferred("ringfence.workspace.leftovers.watch", "identity")
+    state_of = deferred("ringfence.workspace.leftovers.watch", "state_of")
+    disarming = deferred_module("ringfence.workspace.leftovers.disarm")
+    watching = deferred_module("ringfence.workspace.leftovers.watch")
 
 _REALTIME_COARSE: Final = 5  # CLOCK_REALTIME_COARSE, for which Python has no name
 _FEW: Final = 20
 """Names that are looked at in less time than it takes to ask a thread."""
 _FEW_ENTRIES: Final = 60
 """The same for entries of which only the time is looked at."""
-_SEARCH: Final = ScanLimits(entries=1_000_000, modes=100_000, seconds=3.0)
 _EACH_WATCHED: Final = 5
 """Looking at a git directory once more takes as long as looking at so many names."""
 
@@ -164,13 +177,13 @@ class LeftoverSearch:
         look = _Look(self._roots, box.held, call.unseen_ns, None, self._entered_ns, dict(self._watched))
         return self._remembered(box, look, await asyncio.to_thread(look)), True
 
-    def _remembered(self, box: Box, look: "_Look", done: "_Done") -> tuple[Violation, ...]:
+    def _remembered(self, box: Box, look: _Look, done: _Done) -> tuple[Violation, ...]:
         """Looks side by side may each bring a state of the same directory: either was judged after it was taken."""
         if self._box is box:
             for key in look.watched.keys() - done.watched.keys():
                 self._watched.pop(key, None)
             self._watched |= done.watched
-            if done.is_blind or len(self._watched) > WATCHED_MAX:
+            if done.is_blind or len(self._watched) > watching.WATCHED_MAX:
                 self._is_blind = True
                 self._watched.clear()
         return done.found
@@ -252,7 +265,7 @@ class _Look:
     def _scan(self, root: str) -> Scan:
         held = frozenset(_below(root, self.held))
         if self.seen is None:
-            return find_leftovers(root, Since(ns=self.since_ns, held=held), _SEARCH)
+            return find_leftovers(root, Since(ns=self.since_ns, held=held), _search_limits())
         inside = root.rstrip("/") + "/"
         names = dict.fromkeys(_below(root, _names(self.seen)))
         touched = {each.path[len(inside) :]: each for each in self.seen.touched if each.path.startswith(inside)}
@@ -297,5 +310,14 @@ def _said(leftover: Leftover, *, is_disarmed: bool) -> Violation:
     violation = leftover.violation()
     if not is_disarmed:
         return violation
-    how = f"renamed to {os.path.basename(leftover.path)}{SUFFIX}" if leftover.kind.startswith("git") else "taken away"
+    how = (
+        f"renamed to {os.path.basename(leftover.path)}{disarming.SUFFIX}"
+        if leftover.kind.startswith("git")
+        else "taken away"
+    )
     return replace(violation, what=f"{violation.what}; it was disarmed: {how}")
+
+
+@cache
+def _search_limits() -> ScanLimits:
+    return ScanLimits(entries=1_000_000, modes=100_000, seconds=3.0)

@@ -4,18 +4,18 @@ With a session, calls share a workspace and an interpreter, one after the other 
 one, each call has a box that nobody has used before, and that nobody uses after it. Sessions run side by side.
 """
 
+from __future__ import annotations
+
 import asyncio
 import dataclasses
 import os
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import Self, TypedDict, Unpack
+from typing import TYPE_CHECKING, Self, TypedDict, Unpack
 
-from ringfence.approvals.base import ConfirmationService
-from ringfence.audit.violations import ViolationStore
+from ringfence.dataclass import replace
 from ringfence.errors import AlreadyExists, InvalidArgument
 from ringfence.languages.registry import find as find_language
 from ringfence.manager.executing import run_in, type_of
@@ -23,21 +23,25 @@ from ringfence.manager.executor import SubprocessExecutor
 from ringfence.manager.options import Docker, OptionFieldsButMode, SandboxOptions, StrPath, make_options
 from ringfence.manager.policing import CODE_TOOL, SHELL_TOOL, PolicyEngine
 from ringfence.manager.pooling import SandboxPool
-from ringfence.manager.sandbox import Sandbox
-from ringfence.manager.sessions import SessionInfo
 from ringfence.policy.bounds import pool_size as usual_pool_size
 from ringfence.policy.risk.assess import assess
 from ringfence.policy.risk.route import route
 from ringfence.pool.plan import PoolConfig
 from ringfence.values.execution import ExecutionRequest
-from ringfence.values.outcome import Result
 from ringfence.values.principal import Principal
-from ringfence.values.request import OnOutput
 from ringfence.values.risk import Route, SecurityMode
-from ringfence.values.sizes import Duration
-from ringfence.workspace.agent import AgentWorkspace
-from ringfence.workspace.snapshots.manifest import Snapshot
 from ringfence.workspace.snapshots.store import SnapshotStore
+
+if TYPE_CHECKING:
+    from ringfence.approvals.base import ConfirmationService
+    from ringfence.audit.violations import ViolationStore
+    from ringfence.manager.sandbox import Sandbox
+    from ringfence.manager.sessions import SessionInfo
+    from ringfence.values.outcome import Result
+    from ringfence.values.request import OnOutput
+    from ringfence.values.sizes import Duration
+    from ringfence.workspace.agent import AgentWorkspace
+    from ringfence.workspace.snapshots.manifest import Snapshot
 
 
 class _Caller(TypedDict):
@@ -68,7 +72,8 @@ class SandboxManager:
             told what happens.
         pool_size: how many boxes a pool of our own keeps ready; RINGFENCE_POOL_SIZE, else 2, if not given.
         max_instances: how many boxes it has at most.
-        session_ttl_seconds: as in `SandboxPool`, for a pool of our own.
+        size: both, and how long callers wait, instead of those two.
+        tools, directories, session_ttl_seconds: as in `SandboxPool`, for a pool of our own.
         policy_file, docker_url: other names for the options `policy` and `engine=Docker(url=...)`.
         fields: single fields of `SandboxOptions`.
     """
@@ -84,6 +89,9 @@ class SandboxManager:
         options: SandboxOptions | None = None,
         pool_size: int | None = None,
         max_instances: int | None = None,
+        size: PoolConfig | None = None,
+        tools: Sequence[str] = (CODE_TOOL, SHELL_TOOL),
+        directories: Sequence[str] = (),
         session_ttl_seconds: float = 900.0,
         policy_file: PolicyEngine | StrPath | None = None,
         docker_url: str | None = None,
@@ -94,10 +102,11 @@ class SandboxManager:
         if docker_url is not None:
             fields["engine"] = Docker(url=docker_url)
         chosen = make_options(options, fields)
-        ready = usual_pool_size(os.environ) if pool_size is None else pool_size
         given = pool or aio_pool
         if given is not None:
             _refuse_second_opinion(chosen)
+            if size is not None:
+                raise InvalidArgument("a pool has its own size", hint="give size to the pool")
         self.session_id = session_id
         self._asked_mode = SecurityMode(security_mode) if security_mode is not None else chosen.mode
         self.security_mode = self._asked_mode or SecurityMode.STRICT
@@ -108,7 +117,9 @@ class SandboxManager:
         self._owns_pool = given is None
         self._pool = given or SandboxPool(
             replace(chosen, confirmation=self._confirmation),
-            size=PoolConfig(min_instances=ready, max_instances=max_instances or max(10, 2 * ready)),
+            size=_pool_config(pool_size, max_instances, size),
+            tools=tools,
+            directories=directories,
             session_ttl_seconds=session_ttl_seconds,
         )
         self._caller: _Caller = {
@@ -328,6 +339,17 @@ class SandboxManager:
     def __repr__(self) -> str:
         mode = self._asked_mode or ("mode of the policy" if self._has_policy else self.security_mode)
         return f"<SandboxManager {self.session_id or 'no session'} {mode} {self._pool!r}>"
+
+
+def _pool_config(pool_size: int | None, max_instances: int | None, size: PoolConfig | None) -> PoolConfig:
+    if size is not None:
+        if pool_size is not None or max_instances is not None:
+            raise InvalidArgument(
+                "size says how many boxes there are already", hint="give size, or pool_size and max_instances"
+            )
+        return size
+    ready = usual_pool_size(os.environ) if pool_size is None else pool_size
+    return PoolConfig(min_instances=ready, max_instances=max_instances or max(10, 2 * ready))
 
 
 def _refuse_second_opinion(options: SandboxOptions) -> None:

@@ -5,27 +5,39 @@ directories can be read, and a host that the person's clients use may have a pri
 has here and now.
 """
 
+from __future__ import annotations
+
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
 from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ringfence.manager.hiding import Caller
-from ringfence.manager.network_options import Network, joined, network_request
-from ringfence.manager.network_presets import own_addresses, read_clients
+from ringfence.dataclass import dataclass, field, replace
+from ringfence.deferred import deferred, deferred_module
 from ringfence.manager.options import NetworkMode, SandboxOptions
-from ringfence.policy.config import SandboxConfig
 from ringfence.policy.network import NetworkRequest, network_of
-from ringfence.policy.network_clients import Clients
-from ringfence.policy.network_presets import BY_PRESET
-from ringfence.policy.preset_expanding import Expansion, expand_preset
-from ringfence.policy.terms import Terms
-from ringfence.values.network import NetworkGrant
 
 if TYPE_CHECKING:
+    from ringfence.manager.hiding import Caller
+    from ringfence.manager.network_options import Network, joined, network_request
+    from ringfence.manager.network_presets import own_addresses, read_clients
     from ringfence.manager.secrets import DeclaredSecret
+    from ringfence.policy import network_presets, preset_expanding
+    from ringfence.policy.config import SandboxConfig
+    from ringfence.policy.network_clients import Clients
+    from ringfence.policy.preset_expanding import expand_preset
+    from ringfence.policy.terms import Terms
+    from ringfence.values.network import NetworkGrant
+else:
+    joined = deferred("ringfence.manager.network_options", "joined")
+    network_request = deferred("ringfence.manager.network_options", "network_request")
+    own_addresses = deferred("ringfence.manager.network_presets", "own_addresses")
+    read_clients = deferred("ringfence.manager.network_presets", "read_clients")
+    Clients = deferred("ringfence.policy.network_clients", "Clients")
+    expand_preset = deferred("ringfence.policy.preset_expanding", "expand_preset")
+    network_presets = deferred_module("ringfence.policy.network_presets")
+    preset_expanding = deferred_module("ringfence.policy.preset_expanding")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +70,7 @@ def grant_network(
     """
     if options.network == NetworkMode.OFF:
         return NetworkParts()
-    asked = options.network if isinstance(options.network, Network) else None
+    asked = options.asked_network
     presets = _presets(asked, terms)
     # Files are read, and names looked up, only for whoever has asked for a preset.
     clients = _clients(caller, workspace, presets)
@@ -70,8 +82,8 @@ def grant_network(
     found = network_of(terms, request)
     if found.grant is None or not presets:
         return NetworkParts(grant=found.grant, notes=found.notes)
-    expansions = (expand_preset(BY_PRESET[name], "-", clients) for name in presets)
-    more = reduce(Expansion.with_, expansions, Expansion())
+    expansions = (expand_preset(network_presets.BY_PRESET[name], "-", clients) for name in presets)
+    more = reduce(preset_expanding.Expansion.with_, expansions, preset_expanding.Expansion())
     own = own_addresses(_reached_hosts(found.grant, more.own_hosts)) if looks_up else {}
     grant = with_addresses(found.grant, own)
     reach = tuple(dict.fromkeys((*grant.reach, *_mirror_ports(more.reach, terms))))
@@ -123,13 +135,13 @@ def secrets_of(
     environ: Mapping[str, str],
     terms: Terms | None,
     writable: tuple[str, ...] = (),
-) -> "tuple[DeclaredSecret, ...]":
+) -> tuple[DeclaredSecret, ...]:
     """The secrets that have a source, each with it (`network_secrets.sources_of` has those of a grant).
 
     Raises:
         InvalidArgument: one of them makes no sense.
     """
-    typed = tuple(options.network.secrets) if isinstance(options.network, Network) else ()
+    typed = () if options.asked_network is None else tuple(options.asked_network.secrets)
     if not typed and not config.secrets:
         return ()
     from ringfence.manager.network_secrets import declare_secrets  # loads what signs: only for who has a secret
@@ -139,5 +151,5 @@ def secrets_of(
 
 def with_network(options: SandboxOptions, more: Network) -> SandboxOptions:
     """The options with a further network beside what they have."""
-    before = options.network if isinstance(options.network, Network) else None
+    before = options.asked_network
     return replace(options, network=joined(before, more) if before is not None else more)

@@ -6,9 +6,9 @@ Sandbox(network=Network(allow=["github-read"], secrets=["GH_TOKEN=env:GH_TOKEN@a
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from typing import Final
 
+from ringfence.dataclass import dataclass, field, replace
 from ringfence.errors import InvalidArgument, InvalidConfig, WrongType
 from ringfence.policy.document import Listing, Mark, Node, Scalar, Section
 from ringfence.policy.hosts import HostRule

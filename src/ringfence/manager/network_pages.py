@@ -1,14 +1,16 @@
 """What the command line shows of the network: presets, the verdict on a URL, the record, a policy made of it."""
 
+from __future__ import annotations
+
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
 from ringfence.audit.network_records import EVENT
+from ringfence.dataclass import dataclass, field
 from ringfence.errors import InvalidArgument
 from ringfence.manager.assemble import policy_in_force
 from ringfence.manager.configuring import home_directory, load_config, state_directory
@@ -16,7 +18,6 @@ from ringfence.manager.granting import current_directory
 from ringfence.manager.hiding import Caller
 from ringfence.manager.network_granting import grant_network
 from ringfence.manager.network_presets import own_addresses, read_clients
-from ringfence.manager.options import SandboxOptions
 from ringfence.manager.policing import SHELL_TOOL
 from ringfence.manager.policy_pages import shown_rule
 from ringfence.manager.records import records
@@ -24,10 +25,13 @@ from ringfence.policy.network import closed_by
 from ringfence.policy.network_presets import PRESETS
 from ringfence.policy.preset_expanding import expand_preset
 from ringfence.policy.reach import Judged, Wanted, judge
-from ringfence.policy.terms import Terms
 from ringfence.values.hosts import BadHost, canonical_host
 from ringfence.values.network import NetworkDoor, NetworkGrant
 from ringfence.values.verdict import Verdict
+
+if TYPE_CHECKING:
+    from ringfence.manager.options import SandboxOptions
+    from ringfence.policy.terms import Terms
 
 _SCHEMES: Final = {"https": 443, "http": 80, "wss": 443, "ws": 80, "ssh": 22}
 

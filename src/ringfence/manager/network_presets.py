@@ -16,10 +16,10 @@ import time
 import tomllib
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Final
 
+from ringfence.dataclass import dataclass, field
 from ringfence.errors import InvalidArgument
 from ringfence.policy.defaults import may_be_granted
 from ringfence.policy.network_clients import Clients, ClientSource, SourceKind, make_source

@@ -1,20 +1,21 @@
 """Brings the proxy of a sandbox's boxes, once one of them has a network: most have none, and load nothing for it."""
 
+from __future__ import annotations
+
 from typing import TYPE_CHECKING
 
-from ringfence.approvals.base import ConfirmationService
-from ringfence.audit.journal import Journal
-from ringfence.egress.base import Listeners
-from ringfence.engines.base import Attached, NetKeeper
-from ringfence.manager.hiding import Caller
-from ringfence.manager.network_options import Network
-from ringfence.manager.options import SandboxOptions
-from ringfence.policy.config import SandboxConfig
-from ringfence.values.network import NetworkGrant
 from ringfence.values.principal import Principal
 
 if TYPE_CHECKING:
+    from ringfence.approvals.base import ConfirmationService
+    from ringfence.audit.journal import Journal
+    from ringfence.egress.base import Listeners
+    from ringfence.engines.base import Attached, NetKeeper
+    from ringfence.manager.hiding import Caller
     from ringfence.manager.networking import Networking
+    from ringfence.manager.options import SandboxOptions
+    from ringfence.policy.config import SandboxConfig
+    from ringfence.values.network import NetworkGrant
 
 
 class SandboxNetworks:
@@ -39,20 +40,24 @@ class SandboxNetworks:
             self._networking.belongs(box, who, confirmation)
 
     @property
-    def networking(self) -> "Networking":
+    def networking(self) -> Networking:
         """The whole of it; loaded now."""
         if self._networking is None:
             from ringfence.manager.network_secrets import sources_of  # both load what signs, and much else
             from ringfence.manager.networking import Networking
+            from ringfence.manager.parent_proxies import parents_of
 
             options = self._options
-            typed = tuple(options.network.secrets) if isinstance(options.network, Network) else ()
+            typed = () if options.asked_network is None else tuple(options.asked_network.secrets)
+            environ, secrets = self._caller.environ, self._config.secrets
+            parents = parents_of(environ, self._config.parent_proxy)
             self._networking = Networking(
                 self._journal,
-                lambda network: sources_of(network, typed, self._config.secrets, self._caller.environ),
+                lambda network: sources_of(network, typed, secrets, environ, parents=parents),
                 options.confirmation,
                 Principal(agent_id=options.agent_id, org_id=options.org_id),
                 _git_settings(dict(options.variables)),
+                parents,
             )
         return self._networking
 

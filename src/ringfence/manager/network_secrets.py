@@ -4,12 +4,20 @@ A policy says where a secret may go, the person says where it comes from. Loaded
 signers need a library that takes its time to load.
 """
 
-from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
+
+from ringfence.dataclass import replace
+from ringfence.egress.secrets.posting import Poster, dial_by
+from ringfence.egress.secrets.signers import make_mint
 from ringfence.manager.secrets import DeclaredSecret, SecretSources, parse_secret
-from ringfence.policy.terms import Terms
-from ringfence.values.network import NetworkGrant
+
+if TYPE_CHECKING:
+    from ringfence.policy.terms import Terms
+    from ringfence.values.network import NetworkGrant
+    from ringfence.values.parent_proxy import ParentProxies
 
 
 def declare_secrets(
@@ -55,8 +63,12 @@ def sources_of(
     configured: Iterable[tuple[str, str]],
     environ: Mapping[str, str],
     writable: tuple[str, ...] = (),
+    parents: ParentProxies | None = None,
 ) -> SecretSources:
     """Where the values of a grant's secrets come from; hosts and places are the grant's.
+
+    Args:
+        parents: through which tokens are asked for.
 
     Raises:
         InvalidArgument: one of them has no source.
@@ -65,4 +77,5 @@ def sources_of(
     hosts = {secret.name: secret.hosts for secret in network.secrets}
     declared = (parse_secret(_with_hosts(texts.get(name, name), hosts), environ, writable=writable) for name in hosts)
     granted = {secret.name: secret for secret in network.secrets}
-    return SecretSources(tuple(replace(each, grant=granted[each.grant.name]) for each in declared))
+    mint = make_mint(Poster(dial_by(parents))) if parents is not None else None
+    return SecretSources(tuple(replace(each, grant=granted[each.grant.name]) for each in declared), mint)

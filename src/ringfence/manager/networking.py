@@ -2,8 +2,12 @@
 
 One proxy process serves all boxes of a sandbox, a manager or a pool. It is started for the first box that has a network
 and ends with the last one. What it says happened becomes a record of the journal and, where something was refused, a
-violation in the result of the call that ends next. If the journal cannot be written, the box loses its network.
+violation in the result of the call that ends next; a call that ends waits until it is told what was decided so far.
+What passes bytes is in the journal from before the first of them, whoever dies. If the journal cannot be written, the
+box loses its network.
 """
+
+from __future__ import annotations
 
 import asyncio
 import hashlib
@@ -12,27 +16,31 @@ import socket
 import time
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from ringfence.approvals.ask import NOBODY, SessionMemory, ask
 from ringfence.approvals.base import ConfirmationService, Question
 from ringfence.audit import network_records
-from ringfence.audit.journal import Journal
 from ringfence.audit.redact import Redactor
+from ringfence.dataclass import dataclass, field, replace
 from ringfence.egress.base import Listeners, NetworkAnswer, NetworkQuestion, SecretValue
 from ringfence.egress.secrets.git_remotes import git_variables
 from ringfence.egress.secrets.placeholders import variables_of
 from ringfence.egress.service import Attachment, EgressService
-from ringfence.engines.base import NetKeeper
 from ringfence.errors import InitializationFailed, PermissionDenied
 from ringfence.manager.secret_sources import SourceFailed
 from ringfence.manager.secrets import SecretSources
 from ringfence.values.network import NetworkGrant, SecretGrant
-from ringfence.values.network_event import NetworkEvent
 from ringfence.values.principal import Principal
 from ringfence.values.risk import Risk
 from ringfence.values.verdict import Reason, Verdict
 from ringfence.values.violation import Operation, Severity, Violation, ViolationType
+
+if TYPE_CHECKING:
+    from ringfence.audit.journal import Entry, Journal
+    from ringfence.engines.base import NetKeeper
+    from ringfence.values.network_event import NetworkEvent
+    from ringfence.values.parent_proxy import ParentProxies
 
 _ASK_SECONDS = 300.0
 """How long a question stays open; the request itself is answered sooner, and the next try finds the answer."""
@@ -47,7 +55,7 @@ SourcesFor = Callable[[NetworkGrant], SecretSources]
 class ServedBox:
     """One box whose connections the proxy takes (`engines.base.Attached`)."""
 
-    networking: "Networking"
+    networking: Networking
     box: str
     sources: SecretSources
     variables: tuple[tuple[str, str], ...] = ()
@@ -60,9 +68,14 @@ class ServedBox:
     """Whether something that it did could not be written down: it has no network then."""
     refused: deque[Violation] = field(default_factory=lambda: deque(maxlen=_VIOLATIONS_KEPT))
 
-    def taken(self) -> tuple[Violation, ...]:
-        found = tuple(self.refused)
+    async def settle(self) -> bool:
+        return self.attachment is None or await self.attachment.settle()
+
+    def taken(self, until: float | None = None) -> tuple[Violation, ...]:
+        found = tuple(each for each in self.refused if until is None or each.at <= until)
+        later = [each for each in self.refused if until is not None and each.at > until]
         self.refused.clear()
+        self.refused.extend(later)
         return found
 
     async def close(self) -> None:
@@ -108,6 +121,7 @@ class Networking:
         sources_for: finds the sources of a grant's secrets.
         confirmation: who is asked, where a rule says so; without one, such requests are refused.
         git_settings: how many settings of git the boxes have by variables of their caller already.
+        parents: the proxies of the person's own network.
     """
 
     def __init__(
@@ -117,15 +131,21 @@ class Networking:
         confirmation: ConfirmationService | None = None,
         who: Principal | None = None,
         git_settings: int = 0,
+        parents: ParentProxies | None = None,
     ) -> None:
         self._journal = journal
         self._sources_for = sources_for
         self._confirmation = confirmation
         self._who = who or Principal()
         self._git_settings = git_settings
+        self._parents = parents
         self._redact = Redactor(journal.settings.redact)
         self._memory = SessionMemory()
         self._boxes: dict[str, ServedBox] = {}
+        self._begun: dict[tuple[str, int], tuple[Entry, NetworkEvent]] = {}
+        """What passes bytes now: its record, by box and number."""
+        self._over: set[tuple[str, int]] = set()
+        """Of what an alarm told the end before anybody told the beginning."""
         self._service: EgressService | None = None
         self._starting = asyncio.Lock()
         self._users = 0
@@ -189,6 +209,8 @@ class Networking:
 
     async def forget(self, box: str) -> None:
         """A box is gone."""
+        self._cut_off("nobody told how it ended", box)
+        self._over = {key for key in self._over if key[0] != box}
         if self._boxes.pop(box, None) is not None:
             await self._leave()
 
@@ -201,23 +223,56 @@ class Networking:
     async def _running(self) -> EgressService:
         async with self._starting:
             if self._service is None:
-                self._service = EgressService(self)
+                self._service = EgressService(self, self._parents)
         return self._service
 
     # --- for the proxy ------------------------------------------------------------------------------------------------
 
+    def began(self, event: NetworkEvent) -> None:
+        """Write down that it has begun; without a record there is no network."""
+        if (event.box, event.number) in self._over:
+            return self._over.discard((event.box, event.number))
+        try:
+            self._begun[event.box, event.number] = self._opened(event), event
+        except (PermissionDenied, OSError, ValueError):
+            self._is_unrecorded(event.box)
+
     def happened(self, event: NetworkEvent) -> None:
-        """Write it down; without a record there is no network."""
+        """Write down what came of it; without a record there is no network."""
         box = self._boxes.get(event.box)
         if box is not None and event.verdict is not Verdict.ALLOW:
             box.add(as_violation(event))
-        who = (box.who if box is not None else None) or self._who
         try:
-            entry = self._journal.open(os.urandom(8).hex(), network_records.asked(event, who, self._redact))
-            entry.close(network_records.answered(event, self._redact))
+            entry, begun = self._begun.pop((event.box, event.number), (None, None))
+            if entry is None and event.number and event.canary:  # alarms overtake the rest
+                self._over.add((event.box, event.number))
+            entry = entry or self._opened(event)
+            entry.close(network_records.answered(event, self._redact, begun))
         except (PermissionDenied, OSError, ValueError):
-            if box is not None:
-                box.lose_network()
+            self._is_unrecorded(event.box)
+
+    def ended(self) -> None:
+        """The proxy is gone."""
+        self._cut_off("the proxy ended while it was open")
+
+    def _opened(self, event: NetworkEvent) -> Entry:
+        box = self._boxes.get(event.box)
+        who = (box.who if box is not None else None) or self._who
+        return self._journal.open(os.urandom(8).hex(), network_records.asked(event, who, self._redact))
+
+    def _cut_off(self, why: str, box: str | None = None) -> None:
+        """Finish the records of what nobody will tell the end of, of one box or of all."""
+        for key in [key for key in self._begun if box in (None, key[0])]:
+            entry, _ = self._begun.pop(key)
+            try:
+                entry.close(network_records.cut_off(why))
+            except (PermissionDenied, OSError):
+                self._is_unrecorded(key[0])
+
+    def _is_unrecorded(self, box: str) -> None:
+        served = self._boxes.get(box)
+        if served is not None:
+            served.lose_network()
 
     async def secret(self, box: str, secret: SecretGrant) -> SecretValue:
         """The value of a secret, from its source.

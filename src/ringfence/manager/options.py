@@ -4,25 +4,34 @@
 also takes its fields as keywords (`OptionFields`), which `make_options` puts together.
 """
 
-import difflib
+from __future__ import annotations
+
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
 from enum import StrEnum
-from typing import Literal, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Literal, TypedDict, TypeVar, cast
 
-from ringfence.approvals.base import ConfirmationService
-from ringfence.audit.events import Observer
+from ringfence.dataclass import dataclass, field_names, replace
+from ringfence.deferred import deferred, deferred_module
 from ringfence.errors import InvalidArgument, WrongType
 from ringfence.manager.environment import check_variables
-from ringfence.manager.network_options import Network, made_network
-from ringfence.manager.policing import PolicyEngine
 from ringfence.values.grant import Trace
 from ringfence.values.guarantee import Guarantee
 from ringfence.values.limits import Limits
 from ringfence.values.risk import SecurityMode
 from ringfence.values.sizes import Size, bytes_of
-from ringfence.workspace.shadow import Shadow
+
+if TYPE_CHECKING:
+    import difflib
+
+    from ringfence.approvals.base import ConfirmationService
+    from ringfence.audit.events import Observer
+    from ringfence.manager.network_options import Network, made_network
+    from ringfence.manager.policing import PolicyEngine
+    from ringfence.workspace.shadow import Shadow
+else:
+    difflib = deferred_module("difflib")
+    made_network = deferred("ringfence.manager.network_options", "made_network")
 
 StrPath = str | os.PathLike[str]
 E = TypeVar("E", bound=StrEnum)
@@ -135,6 +144,11 @@ class SandboxOptions:
     org_id: str | None = None
     """Who the journal says asks for what runs."""
 
+    @property
+    def asked_network(self) -> Network | None:
+        """What was asked of the network; None if nothing was, or that there is none."""
+        return None if isinstance(self.network, NetworkMode | None) else cast("Network", self.network)
+
     def __post_init__(self) -> None:
         for name in ("read", "write", "deny", "preload"):
             self._set(name, _sequence(name, getattr(self, name)))
@@ -213,7 +227,7 @@ class OptionFields(OptionFieldsButMode, total=False):
     security_mode: SecurityMode | Literal["permissive", "strict"] | None
 
 
-_NAMES = tuple(field.name for field in fields(SandboxOptions))
+_NAMES = field_names(SandboxOptions)
 
 
 def make_options(

@@ -8,9 +8,9 @@ found by the wall itself (`confinement/linux/own.py`).
 
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
+from ringfence.dataclass import dataclass
 from ringfence.errors import PermissionDenied
 from ringfence.manager.configuring import state_directory
 from ringfence.manager.shadowing import shadows_directory

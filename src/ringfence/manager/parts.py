@@ -1,19 +1,23 @@
 """What a sandbox is put together from."""
 
-import os
-from dataclasses import dataclass, replace
-from typing import Self
+from __future__ import annotations
 
-from ringfence.approvals.base import ConfirmationService
+import os
+from typing import TYPE_CHECKING, Self
+
+from ringfence.dataclass import dataclass, replace
 from ringfence.manager.assemble import Assembly, assemble
-from ringfence.manager.leases import Lease, Open
-from ringfence.manager.options import SandboxOptions
 from ringfence.manager.policing import CODE_TOOL, SHELL_TOOL
 from ringfence.manager.reporting import Reporting
 from ringfence.manager.shadowing import shadowed
 from ringfence.values.grant import Trace
 from ringfence.values.principal import Principal
-from ringfence.values.request import Request
+
+if TYPE_CHECKING:
+    from ringfence.approvals.base import ConfirmationService
+    from ringfence.manager.leases import Lease, Open
+    from ringfence.manager.options import SandboxOptions
+    from ringfence.values.request import Request
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,26 +8,23 @@ gives is compared with what the route needs before anything runs in it, whoever 
 before anything runs, with the decision, and closes after it, with the result; if it cannot be written, nothing runs.
 """
 
+from __future__ import annotations
+
 import asyncio
 import os
 import signal
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ringfence.approvals.ask import SessionMemory, ask
-from ringfence.approvals.base import Approval, ConfirmationService
-from ringfence.approvals.question import hash_request, make_question
 from ringfence.audit import record
-from ringfence.audit.journal import Journal
 from ringfence.audit.redact import Redactor
-from ringfence.engines.base import Process
+from ringfence.dataclass import dataclass, field, replace
+from ringfence.deferred import deferred
 from ringfence.errors import RingfenceError, SpawnFailed
 from ringfence.manager.forming import as_run_by, check_form
-from ringfence.manager.leases import Lease, Open
-from ringfence.manager.leftovers import Call
 from ringfence.manager.placing import place_of
 from ringfence.manager.recording import RecordedExecution
 from ringfence.manager.refusing import refusal, too_weak
@@ -36,15 +33,26 @@ from ringfence.manager.working_directory import Look, find_place, likely_place, 
 from ringfence.policy.decide import Place, command_text, decide
 from ringfence.policy.given import NOTHING_GIVEN, Given, given_to
 from ringfence.policy.isolation import assess_given, isolation_of
-from ringfence.policy.terms import Terms
-from ringfence.values.grant import Grant
-from ringfence.values.guarantee import Wall
 from ringfence.values.outcome import Result, Signalled, TimedOut
 from ringfence.values.principal import Principal
-from ringfence.values.request import Request
-from ringfence.values.risk import RouteDecision
 from ringfence.values.verdict import Decision, Verdict
-from ringfence.values.violation import Violation
+
+if TYPE_CHECKING:
+    from ringfence.approvals.base import Approval, ConfirmationService
+    from ringfence.approvals.question import hash_request, make_question
+    from ringfence.audit.journal import Journal
+    from ringfence.engines.base import Process
+    from ringfence.manager.leases import Lease, Open
+    from ringfence.manager.leftovers import Call
+    from ringfence.policy.terms import Terms
+    from ringfence.values.grant import Grant
+    from ringfence.values.guarantee import Wall
+    from ringfence.values.request import Request
+    from ringfence.values.risk import RouteDecision
+    from ringfence.values.violation import Violation
+else:
+    hash_request = deferred("ringfence.approvals.question", "hash_request")
+    make_question = deferred("ringfence.approvals.question", "make_question")
 
 _ALLOWED_KEPT = 256
 _ALLOWED_LENGTH = 1000

@@ -1,14 +1,18 @@
 """Says where a rule that the wall holds was written: the file and line, so that somebody can look it up."""
 
-from collections.abc import Iterator, Mapping
-from typing import Final
+from __future__ import annotations
 
-from ringfence.policy.config import SandboxConfig
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Final
+
 from ringfence.policy.decide import BUILT_IN_PLACE
-from ringfence.policy.terms import Terms
-from ringfence.values.grant import Grant
 from ringfence.values.limits import Limit
-from ringfence.values.violation import Violation
+
+if TYPE_CHECKING:
+    from ringfence.policy.config import SandboxConfig
+    from ringfence.policy.terms import Terms
+    from ringfence.values.grant import Grant
+    from ringfence.values.violation import Violation
 
 BUILT_IN: Final = BUILT_IN_PLACE
 _CONFIG_LIMITS: Final = {Limit.OPEN_FILES: "openFiles", Limit.FILE_SIZE: "fileSize"}

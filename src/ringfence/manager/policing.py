@@ -1,27 +1,41 @@
 """`PolicyEngine`: the policies in force, read from their files, asked about requests, paths and hosts."""
 
+from __future__ import annotations
+
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from pathlib import Path
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
+from ringfence.dataclass import replace
+from ringfence.deferred import deferred, deferred_module
 from ringfence.errors import InvalidConfig
 from ringfence.manager.configuring import home_directory, load_config, state_directory
 from ringfence.manager.hiding import Caller, blacklist_of
-from ringfence.manager.network_presets import lazy_clients
-from ringfence.policy import judging
 from ringfence.policy.decide import Place, decide
-from ringfence.policy.document import MAX_CHARACTERS
-from ringfence.policy.layer import effective, known_roles, known_tools
-from ringfence.policy.load import load_policy
-from ringfence.policy.model import Policy
-from ringfence.policy.reading import ExpansionContext
-from ringfence.policy.terms import Terms
 from ringfence.values.facts import HostFact, PathFact, Span, Touch
-from ringfence.values.grant import Grant
-from ringfence.values.request import Request
+from ringfence.values.paths import INSIDE
 from ringfence.values.verdict import Decision, Reason, Verdict
+
+if TYPE_CHECKING:
+    from ringfence.manager.network_presets import lazy_clients
+    from ringfence.policy import document, judging
+    from ringfence.policy.layer import effective, known_roles, known_tools
+    from ringfence.policy.load import load_policy
+    from ringfence.policy.model import Policy
+    from ringfence.policy.reading import ExpansionContext
+    from ringfence.policy.terms import Terms
+    from ringfence.values.grant import Grant
+    from ringfence.values.request import Request
+else:
+    lazy_clients = deferred("ringfence.manager.network_presets", "lazy_clients")
+    effective = deferred("ringfence.policy.layer", "effective")
+    known_roles = deferred("ringfence.policy.layer", "known_roles")
+    known_tools = deferred("ringfence.policy.layer", "known_tools")
+    load_policy = deferred("ringfence.policy.load", "load_policy")
+    ExpansionContext = deferred("ringfence.policy.reading", "ExpansionContext")
+    judging = deferred_module("ringfence.policy.judging")
+    document = deferred_module("ringfence.policy.document")
 
 StrPath = str | os.PathLike[str]
 
@@ -107,7 +121,7 @@ class PolicyEngine:
         role: str | None = None,
         *,
         language: str | None = None,
-        workspace: StrPath = judging.INSIDE,
+        workspace: StrPath = INSIDE,
         grant: Grant | None = None,
     ) -> Decision:
         """All votes on a request, without running it, under the configuration that is in force.
@@ -136,7 +150,7 @@ class PolicyEngine:
         """The strictest vote on a path, as seen from inside the workspace."""
         terms = self.terms(tool, role)
         fact = PathFact(Touch.WRITE if write else Touch.READ, os.fspath(path), _NOWHERE)
-        where = judging.Where(Path(judging.INSIDE), Path(judging.INSIDE))
+        where = judging.Where(Path(INSIDE), Path(INSIDE))
         return _strictest((*judging.on_tool(terms), *judging.on_path(terms, fact, where)))
 
     def check_host(
@@ -161,7 +175,7 @@ def read_policy(path: StrPath, environ: Mapping[str, str]) -> Policy:
     source = os.fspath(path)
     try:
         with open(source, "rb") as file:
-            data = file.read(4 * MAX_CHARACTERS + 1)
+            data = file.read(4 * document.MAX_CHARACTERS + 1)
     except (OSError, ValueError) as fault:
         why = getattr(fault, "strerror", None) or str(fault)
         raise InvalidConfig(

@@ -1,9 +1,10 @@
 """What the command line shows of policies: the effective settings, the remarks, what they mean."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from __future__ import annotations
 
-from ringfence.manager.policing import PolicyEngine
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
 from ringfence.policy import judging
 from ringfence.policy.editors import schema_text as schema_text  # front doors see it through us
 from ringfence.policy.hosts import HostRule
@@ -14,11 +15,14 @@ from ringfence.policy.lint import lint, opens_nothing, promises
 from ringfence.policy.model import BUILT_IN, Policy, Setting
 from ringfence.policy.network import network_of
 from ringfence.policy.schema import Tighter, Type
-from ringfence.policy.terms import Terms
 from ringfence.values.limits import Limits
 from ringfence.values.network import Asking, Inspection, NetworkGrant, NetworkRule, SecretGrant
 from ringfence.values.sizes import show_size
 from ringfence.values.verdict import Verdict
+
+if TYPE_CHECKING:
+    from ringfence.manager.policing import PolicyEngine
+    from ringfence.policy.terms import Terms
 
 
 def meaning(engine: PolicyEngine, tool: str = "shell_exec") -> tuple[tuple[str, str], ...]:

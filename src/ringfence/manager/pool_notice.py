@@ -4,6 +4,8 @@ Advice for people (`ringfence pool`), not a register: the file is locked by its 
 died is known by that, and removed by whoever looks.
 """
 
+from __future__ import annotations
+
 import asyncio
 import fcntl
 import json
@@ -13,9 +15,10 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ringfence.pool.state import PoolState
+if TYPE_CHECKING:
+    from ringfence.pool.state import PoolState
 
 _DIRECTORY = "pools"
 _RENEW_SECONDS = 1.0

@@ -8,16 +8,17 @@ made before the first such code comes: it may never come, and a kernel for each 
 kept ready as of the others. A session takes from one of the two, for good.
 """
 
+from __future__ import annotations
+
 import asyncio
 import os
 from collections.abc import Sequence
-from dataclasses import replace
 from types import TracebackType
-from typing import Self, Unpack
+from typing import TYPE_CHECKING, Self, Unpack
 
-from ringfence.approvals.base import ConfirmationService
 from ringfence.audit.events import PoolSeen
 from ringfence.audit.violations import ViolationStore
+from ringfence.dataclass import replace
 from ringfence.errors import InvalidArgument
 from ringfence.manager.assemble import Assembly, has_policy, policy_in_force
 from ringfence.manager.configuring import home_directory, state_directory
@@ -30,11 +31,14 @@ from ringfence.manager.reporting import Reporting, tell
 from ringfence.manager.sandbox import Sandbox
 from ringfence.manager.sessions import Session, SessionInfo, SessionTool, SingleUse
 from ringfence.manager.supply import BoxSupply
-from ringfence.policy.terms import Terms
 from ringfence.pool.plan import PoolConfig
 from ringfence.pool.state import PoolState, SessionState
 from ringfence.values.principal import Principal
-from ringfence.values.risk import SecurityMode
+
+if TYPE_CHECKING:
+    from ringfence.approvals.base import ConfirmationService
+    from ringfence.policy.terms import Terms
+    from ringfence.values.risk import SecurityMode
 
 _SWEEP_SECONDS = 5.0
 _TELL_SECONDS = 1.0

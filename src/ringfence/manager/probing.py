@@ -4,6 +4,8 @@ The probe's runs are in the journal like any others, under a session id of their
 about real work can leave them out.
 """
 
+from __future__ import annotations
+
 import asyncio
 import os
 import shutil
@@ -11,11 +13,11 @@ import socket
 import tempfile
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from ringfence.audit.events import Event, ExecutionEnded
+from ringfence.dataclass import dataclass, replace
 from ringfence.errors import SpawnFailed
 from ringfence.manager.assemble import assemble
 from ringfence.manager.configuring import home_directory, load_config
@@ -25,9 +27,11 @@ from ringfence.manager.policing import ORGANISATION, PolicyEngine
 from ringfence.manager.reporting import Reporting
 from ringfence.manager.sandbox import Sandbox
 from ringfence.values.limits import Limits
-from ringfence.values.outcome import Result
 from ringfence.values.principal import Principal
 from ringfence.values.sizes import show_size
+
+if TYPE_CHECKING:
+    from ringfence.values.outcome import Result
 
 PROBE_SESSION: Final = "ringfence-checklist-canary"
 """The session of the probe's runs; also the command that its policy refuses."""

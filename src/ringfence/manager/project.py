@@ -8,10 +8,11 @@ import json
 import os
 import tomllib
 from collections.abc import Iterator
-from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any, Final
+
+from ringfence.dataclass import dataclass
 
 _LARGEST: Final = 1024 * 1024
 """Bytes of a file that is looked into; a manifest has a few thousand."""

@@ -1,21 +1,25 @@
 """One execution in the journal and for observers: written down before it may run, and again when it is over."""
 
-import os
-from dataclasses import replace
-from types import TracebackType
-from typing import Any, Self
+from __future__ import annotations
 
-from ringfence.approvals.base import Approval
+import os
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
 from ringfence.audit import record
-from ringfence.audit.journal import Entry, Journal
-from ringfence.audit.redact import Redactor
+from ringfence.dataclass import replace
 from ringfence.errors import RingfenceError
 from ringfence.manager.reporting import ABANDONED, Reporting, RunWatch
-from ringfence.values.grant import Grant
-from ringfence.values.outcome import Result
-from ringfence.values.request import Request
-from ringfence.values.verdict import Decision
-from ringfence.values.violation import Violation
+
+if TYPE_CHECKING:
+    from ringfence.approvals.base import Approval
+    from ringfence.audit.journal import Entry, Journal
+    from ringfence.audit.redact import Redactor
+    from ringfence.values.grant import Grant
+    from ringfence.values.outcome import Result
+    from ringfence.values.request import Request
+    from ringfence.values.verdict import Decision
+    from ringfence.values.violation import Violation
 
 
 class RecordedExecution:

@@ -1,16 +1,25 @@
 """Says why a request does not run: the decision, nobody's approval, or a wall that gives too little."""
 
-import time
-from dataclasses import replace
+from __future__ import annotations
 
-from ringfence.approvals.base import Approval
-from ringfence.approvals.question import hash_request
-from ringfence.engines.base import Box
+import time
+from typing import TYPE_CHECKING
+
+from ringfence.dataclass import replace
+from ringfence.deferred import deferred
 from ringfence.policy.isolation import on_wall
-from ringfence.policy.violating import violation_of
 from ringfence.values.outcome import Refused, Result
-from ringfence.values.request import Request
 from ringfence.values.verdict import Decision, Reason, Verdict
+
+if TYPE_CHECKING:
+    from ringfence.approvals.base import Approval
+    from ringfence.approvals.question import hash_request
+    from ringfence.engines.base import Box
+    from ringfence.policy.violating import violation_of
+    from ringfence.values.request import Request
+else:
+    hash_request = deferred("ringfence.approvals.question", "hash_request")
+    violation_of = deferred("ringfence.policy.violating", "violation_of")
 
 
 def refusal(request: Request, decision: Decision, approval: Approval | None) -> Result | None:

@@ -3,31 +3,34 @@
 Without observers an execution costs some tests of empty tuples here, and nothing else.
 """
 
+from __future__ import annotations
+
 import logging
 import os
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from ringfence.approvals.ask import NOBODY
-from ringfence.approvals.base import Approval
-from ringfence.audit.events import (
-    ApprovalAsked,
-    ApprovalEnded,
-    Event,
-    ExecutionEnded,
-    Observer,
-    Outcome,
-    SandboxClosed,
-    SandboxOpened,
-)
 from ringfence.audit.violations import ViolationStore
-from ringfence.values.outcome import Result, Usage
+from ringfence.dataclass import dataclass, field
+from ringfence.deferred import deferred_module
 from ringfence.values.principal import Principal
-from ringfence.values.request import Request
-from ringfence.values.verdict import Decision
-from ringfence.values.violation import Violation
+
+if TYPE_CHECKING:
+    from ringfence.approvals.base import Approval
+    from ringfence.audit import events
+    from ringfence.audit.events import (
+        Event,
+        Observer,
+        Outcome,
+    )
+    from ringfence.values.outcome import Result, Usage
+    from ringfence.values.request import Request
+    from ringfence.values.verdict import Decision
+    from ringfence.values.violation import Violation
+else:
+    events = deferred_module("ringfence.audit.events")
 
 _NEARLY = 0.98
 """Share of the time that a person was given, from which on no answer is for want of time; clocks are not exact."""
@@ -64,17 +67,17 @@ class Reporting:
     def sandbox_id(self) -> str:
         return self.who.sandbox_id or ""
 
-    def begin(self, run_id: str, request: Request, decision: Decision) -> "RunWatch":
+    def begin(self, run_id: str, request: Request, decision: Decision) -> RunWatch:
         """Watch one execution; call `ended` or `failed` on what is returned."""
         return RunWatch(self, run_id, request, decision)
 
     def opened(self, usage: Callable[[], Usage]) -> None:
         if self.observers:
-            tell(self.observers, SandboxOpened(sandbox_id=self.sandbox_id, session=self.session, usage=usage))
+            tell(self.observers, events.SandboxOpened(sandbox_id=self.sandbox_id, session=self.session, usage=usage))
 
     def closed(self) -> None:
         if self.observers:
-            tell(self.observers, SandboxClosed(sandbox_id=self.sandbox_id))
+            tell(self.observers, events.SandboxClosed(sandbox_id=self.sandbox_id))
 
 
 class RunWatch:
@@ -108,7 +111,7 @@ class RunWatch:
     def asked(self) -> float:
         """A person is asked from now on; returns the time, for `answered`."""
         if self._reporting.observers:
-            tell(self._reporting.observers, ApprovalAsked(run_id=self._run_id, tool=self._reporting.tool))
+            tell(self._reporting.observers, events.ApprovalAsked(run_id=self._run_id, tool=self._reporting.tool))
         return time.monotonic()
 
     def answered(self, asked_at: float, approval: Approval | None, given_seconds: float) -> None:
@@ -120,12 +123,12 @@ class RunWatch:
             outcome = outcome_of(approval, seconds, given_seconds)
             tell(
                 about.observers,
-                ApprovalEnded(run_id=self._run_id, tool=about.tool, outcome=outcome, seconds=seconds),
+                events.ApprovalEnded(run_id=self._run_id, tool=about.tool, outcome=outcome, seconds=seconds),
             )
 
     def _tell(self, result: Result | None, fault: str) -> None:
         about, request = self._reporting, self._request
-        event = ExecutionEnded(
+        event = events.ExecutionEnded(
             run_id=self._run_id,
             session=about.session,
             sandbox_id=about.sandbox_id,
@@ -144,9 +147,9 @@ class RunWatch:
 def outcome_of(approval: Approval | None, seconds: float, given_seconds: float) -> Outcome:
     """How questions were answered. Nobody's refusal is a time-out if the time was up, else nobody could be asked."""
     if approval is None:
-        return Outcome.ABANDONED
+        return events.Outcome.ABANDONED
     if approval.granted:
-        return Outcome.REMEMBERED if approval.remembered else Outcome.GRANTED
+        return events.Outcome.REMEMBERED if approval.remembered else events.Outcome.GRANTED
     if approval.by != NOBODY:
-        return Outcome.REFUSED
-    return Outcome.TIMED_OUT if seconds >= given_seconds * _NEARLY else Outcome.FAILED
+        return events.Outcome.REFUSED
+    return events.Outcome.TIMED_OUT if seconds >= given_seconds * _NEARLY else events.Outcome.FAILED

@@ -4,15 +4,19 @@ An engine that is not available is an error, unless the policy names another tha
 one it became, and why, is in the notes of the wall, and so in every result and record.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from ringfence.engines.base import Box, Engine
+from ringfence.dataclass import replace
 from ringfence.errors import InitializationFailed
-from ringfence.values.grant import Grant
 from ringfence.values.guarantee import Guarantee
+
+if TYPE_CHECKING:
+    from ringfence.engines.base import Box, Engine
+    from ringfence.values.grant import Grant
 
 USUAL: Final = frozenset(Guarantee) - {Guarantee.OWN_KERNEL, Guarantee.DENIED_AT_OPEN}
 """What every engine of ours promises where it works; the two others have to be asked for."""

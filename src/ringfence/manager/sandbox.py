@@ -1,42 +1,56 @@
 """`Sandbox`: one box, many commands and pieces of code in turn, and the checks and files that go with it."""
 
+from __future__ import annotations
+
 import asyncio
 import os
 from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
-from typing import Self, Unpack
+from typing import TYPE_CHECKING, Self, Unpack
 
-from ringfence.audit.violations import ViolationStore
-from ringfence.engines.base import Box, Process
+from ringfence.dataclass import dataclass, replace
+from ringfence.deferred import deferred, deferred_module
 from ringfence.engines.loops import run_there, runs_elsewhere
+from ringfence.engines.room import TO_MAKE_A_BOX, descriptor_room
 from ringfence.errors import Closed, Internal, InvalidArgument, PermissionDenied, RingfenceError
-from ringfence.languages.registry import find as find_language
-from ringfence.manager import checks
 from ringfence.manager.arguments import Duration, Size, Stdin, StreamArguments, make_request
 from ringfence.manager.assemble import warn_of
 from ringfence.manager.by_tool import ToolRunner, ToolRunners
-from ringfence.manager.executing import run_in, type_of
-from ringfence.manager.file_rules import FileRules
-from ringfence.manager.files import BoxFiles
 from ringfence.manager.forming import check_form
-from ringfence.manager.leases import Lease
 from ringfence.manager.options import OptionFields, SandboxOptions, StrPath, make_options
 from ringfence.manager.parts import SandboxParts
-from ringfence.manager.pipeline import Collect, Prepare
 from ringfence.policy.globs import compiled
 from ringfence.policy.isolation import isolation_of
-from ringfence.policy.terms import Terms
-from ringfence.values.execution import ExecutionRequest
-from ringfence.values.grant import Grant
-from ringfence.values.guarantee import Wall
-from ringfence.values.limits import Limits
 from ringfence.values.outcome import Result, Usage
 from ringfence.values.request import OnOutput, Overflow, Request, Stream
 from ringfence.values.risk import Route, RouteDecision
 from ringfence.values.verdict import Decision, Reason, Verdict
-from ringfence.workspace.agent import AgentWorkspace
+
+if TYPE_CHECKING:
+    from ringfence.audit.violations import ViolationStore
+    from ringfence.engines.base import Box, Process
+    from ringfence.languages.registry import find as find_language
+    from ringfence.manager import checks
+    from ringfence.manager.executing import run_in, type_of
+    from ringfence.manager.file_rules import FileRules
+    from ringfence.manager.files import BoxFiles
+    from ringfence.manager.leases import Lease
+    from ringfence.manager.pipeline import Collect, Prepare
+    from ringfence.policy.terms import Terms
+    from ringfence.values.execution import ExecutionRequest
+    from ringfence.values.grant import Grant
+    from ringfence.values.guarantee import Wall
+    from ringfence.values.limits import Limits
+    from ringfence.workspace.agent import AgentWorkspace
+else:
+    find_language = deferred("ringfence.languages.registry", "find")
+    run_in = deferred("ringfence.manager.executing", "run_in")
+    type_of = deferred("ringfence.manager.executing", "type_of")
+    FileRules = deferred("ringfence.manager.file_rules", "FileRules")
+    BoxFiles = deferred("ringfence.manager.files", "BoxFiles")
+    AgentWorkspace = deferred("ringfence.workspace.agent", "AgentWorkspace")
+    checks = deferred_module("ringfence.manager.checks")
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +115,8 @@ class Sandbox:
 
     async def __aenter__(self) -> Self:
         try:
+            if not self._parts.is_pooled and self._runners.hold is None:
+                self._runners.hold = await descriptor_room().take(TO_MAKE_A_BOX, "another sandbox")
             self._assembly.journal.recover()
             warn_of(self._assembly.journal.take_notes())
         except BaseException:
@@ -129,6 +145,8 @@ class Sandbox:
             self._reporting.closed()
             if not self._parts.is_pooled:
                 self._assembly.journal.close()
+            if self._runners.hold is not None:
+                self._runners.hold.give_back()
 
     async def open(self) -> None:
         """Make the box now, instead of at the first call that may run; the ordinary one, where that would choose.

@@ -4,9 +4,9 @@ A preset saves writing hosts and places; it opens no host. Hosts are those that 
 to.
 """
 
-from dataclasses import dataclass
 from typing import Final
 
+from ringfence.dataclass import dataclass
 from ringfence.values.network import SecretPlace
 
 _USUAL: Final = (SecretPlace.HEADER, SecretPlace.BASIC)

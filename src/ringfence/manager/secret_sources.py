@@ -19,9 +19,9 @@ import subprocess
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
 from typing import Final, Protocol
 
+from ringfence.dataclass import dataclass, field
 from ringfence.egress.base import SecretValue
 from ringfence.errors import InvalidArgument, InvalidConfig, NotInstalled
 from ringfence.manager.secret_presets import AWS_VARIABLES

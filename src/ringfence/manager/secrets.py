@@ -6,12 +6,13 @@ DEPLOY_KEY=file:~/.deploy@api.example.com             a placeholder in $DEPLOY_K
 api=env:API_KEY@api.example.com;header=X-Api-Key      nothing inside; the proxy sets the header
 """
 
+from __future__ import annotations
+
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from ringfence.egress.base import SecretValue
+from ringfence.dataclass import dataclass, replace
 from ringfence.egress.secrets.minting import Mint, MintingFailed
 from ringfence.egress.secrets.placeholders import make_placeholder
 from ringfence.egress.secrets.signers import SIGNERS, TOKEN_SIGNERS, make_mint
@@ -30,6 +31,9 @@ from ringfence.policy.document import Mark
 from ringfence.policy.hosts import HostRule
 from ringfence.values.network import SecretGrant, SecretPlace, SecretStyle
 from ringfence.values.sizes import parse_duration
+
+if TYPE_CHECKING:
+    from ringfence.egress.base import SecretValue
 
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,63}")
 _VARIABLE: Final = re.compile(r"[A-Z_][A-Z0-9_]*")

@@ -8,21 +8,26 @@ A session has one workspace, that of its first box, which is the directory of `A
 the policy treats alike share a box; a tool that it treats otherwise has one of its own over the same workspace.
 """
 
-import asyncio
-from dataclasses import dataclass, field
-from pathlib import Path
+from __future__ import annotations
 
-from ringfence.engines.base import Box, Engine
+import asyncio
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ringfence.dataclass import dataclass, field
 from ringfence.errors import Internal, PoolExhausted, RingfenceError
 from ringfence.manager.leases import Lease
 from ringfence.manager.leftovers import LeftoverSearch
 from ringfence.manager.routing import explaining
-from ringfence.manager.sandbox import Sandbox
-from ringfence.manager.supply import BoxSupply, Warm
 from ringfence.policy.isolation import isolated
-from ringfence.pool.pool import Pool
-from ringfence.values.grant import Grant
-from ringfence.values.risk import RouteDecision, SecurityMode
+
+if TYPE_CHECKING:
+    from ringfence.engines.base import Box, Engine
+    from ringfence.manager.sandbox import Sandbox
+    from ringfence.manager.supply import BoxSupply, Warm
+    from ringfence.pool.pool import Pool
+    from ringfence.values.grant import Grant
+    from ringfence.values.risk import RouteDecision, SecurityMode
 
 
 class SingleUse:
@@ -71,7 +76,7 @@ class Session:
     """The box that came with the workspace."""
     sandboxes: dict[tuple[str, SecurityMode | None], Sandbox] = field(default_factory=dict)
     """By tool, and by the mode that its calls are judged under, where that counts."""
-    owners: "dict[Pool[Warm], SessionTool]" = field(default_factory=dict)
+    owners: dict[Pool[Warm], SessionTool] = field(default_factory=dict)
     """Who has the box of each kind of grant: tools that are treated alike share it."""
     waiting: int = 0
     """Callers who wait until it has a box."""
@@ -85,7 +90,7 @@ class Session:
         return min((sandbox.idle_seconds for sandbox in self.sandboxes.values()), default=0.0)
 
     @property
-    def info(self) -> "SessionInfo":
+    def info(self) -> SessionInfo:
         return SessionInfo(
             self.id,
             self.first.workspace if self.first is not None else None,

@@ -9,9 +9,9 @@ import json
 import stat
 import tarfile
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import IO, Any, Final, Protocol
 
+from ringfence.dataclass import dataclass, field
 from ringfence.errors import InitializationFailed
 
 _MANIFEST: Final = "manifest.json"

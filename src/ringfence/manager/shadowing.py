@@ -1,17 +1,27 @@
 """Puts a shadow in the place of a grant's workspace, and keeps what was done in it when its box goes."""
 
+from __future__ import annotations
+
 import asyncio
 import fcntl
 import os
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from ringfence.engines.base import Box
+from ringfence.dataclass import replace
+from ringfence.deferred import deferred, deferred_module
 from ringfence.errors import InvalidArgument, PermissionDenied
 from ringfence.values.grant import Grant, Shadowing
-from ringfence.workspace.absorbing import absorb
-from ringfence.workspace.shadow import Shadow, ShadowKind
+
+if TYPE_CHECKING:
+    from ringfence.engines.base import Box
+    from ringfence.workspace import shadow as shadows
+    from ringfence.workspace.absorbing import absorb
+    from ringfence.workspace.shadow import Shadow
+else:
+    absorb = deferred("ringfence.workspace.absorbing", "absorb")
+    shadows = deferred_module("ringfence.workspace.shadow")
 
 
 def shadows_directory(environ: Mapping[str, str], home: str) -> Path:
@@ -37,7 +47,7 @@ def shadowed(grant: Grant, shadow: Shadow, memory_bytes: int = 0) -> Grant:
         raise InvalidArgument(
             f"shadow {shadow.id} was made when {more[0]!r} was not on the blacklist", hint="make a new shadow"
         )
-    is_copy = shadow.kind is ShadowKind.COPY
+    is_copy = shadow.kind is shadows.ShadowKind.COPY
     if is_copy and memory_bytes:
         raise InvalidArgument(
             f"shadow {shadow.id} is a copy ({shadow.why}), and a copy has no size", hint="leave the size out"

@@ -1,9 +1,13 @@
 """Writes the text of a policy that starts from a project: valid, commented, and no wider than what was found in it."""
 
-from typing import Final
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
 
 from ringfence.languages.registry import LANGUAGES
-from ringfence.manager.project import Project
+
+if TYPE_CHECKING:
+    from ringfence.manager.project import Project
 
 _RUNNABLE: Final = frozenset(language.name for language in LANGUAGES)
 _ALWAYS_HIDDEN: Final = ("*.pem", "*.key")

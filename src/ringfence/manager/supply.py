@@ -5,33 +5,39 @@ has boxes of its own. Where the policy isolates risky code, there is a second se
 own. None of them is made before the first such code comes: it may never come, and a kernel for each box is expensive.
 """
 
+from __future__ import annotations
+
 import asyncio
 import os
 import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ringfence.audit.events import BoxMade
-from ringfence.audit.journal import Journal
-from ringfence.engines.base import Box
+from ringfence.dataclass import dataclass, replace
+from ringfence.engines.room import OF_A_BOX, TO_MAKE_A_BOX, Hold, descriptor_room
 from ringfence.errors import Closed, Internal, InvalidArgument
 from ringfence.manager.assemble import Assembly, Blueprint, make_blueprint, warn_of
 from ringfence.manager.configuring import home_directory, open_journal
-from ringfence.manager.options import SandboxOptions
 from ringfence.manager.reporting import tell
-from ringfence.manager.sandbox import Sandbox
 from ringfence.manager.scratch import Scratch, scratch_directory
 from ringfence.manager.session_places import SessionPlaces
 from ringfence.policy.isolation import Isolation, isolated, isolation_of
-from ringfence.pool.plan import PoolConfig
 from ringfence.pool.pool import Pool
-from ringfence.pool.state import PoolState
-from ringfence.values.grant import Grant
 from ringfence.values.guarantee import Guarantee
-from ringfence.values.risk import RouteDecision, SecurityMode
+
+if TYPE_CHECKING:
+    from ringfence.audit.journal import Journal
+    from ringfence.engines.base import Box
+    from ringfence.manager.options import SandboxOptions
+    from ringfence.manager.sandbox import Sandbox
+    from ringfence.pool.plan import PoolConfig
+    from ringfence.pool.state import PoolState
+    from ringfence.values.grant import Grant
+    from ringfence.values.risk import RouteDecision, SecurityMode
 
 ISOLATED = "isolated"
 """Before the tools, in the state: the boxes for code of theirs that is isolated."""
@@ -45,6 +51,7 @@ class Warm:
     grant: Grant
     workspace: Path
     scratch: Scratch
+    hold: Hold
     is_kept: bool = False
     """Whether the workspace stays when the box goes."""
     sandbox: Sandbox | None = None
@@ -71,6 +78,7 @@ class Warm:
         finally:
             if not self.is_kept and not self.scratch.remove_empty(self.workspace):
                 await asyncio.to_thread(self.scratch.remove, self.workspace)
+            self.hold.give_back()
 
 
 class BoxSupply:
@@ -253,20 +261,23 @@ class BoxSupply:
     async def _make(self, blueprint: Blueprint, needs: frozenset[Guarantee]) -> Warm:
         scratch = self._scratch
         assert scratch is not None
+        hold = await descriptor_room().take(TO_MAKE_A_BOX, "another box")
         began = time.monotonic()
         workspace = scratch.make()
         try:
             grant = isolated(blueprint.assembly(workspace).grant, needs)
             box = await blueprint.engine.open(grant)
         except BaseException:
+            hold.give_back()
             scratch.remove(workspace)
             raise
-        warm = Warm(box, grant, workspace, scratch)
+        warm = Warm(box, grant, workspace, scratch, hold)
         try:
             await box.warm()
         except BaseException:
             await warm.close()
             raise
+        hold.shrink(OF_A_BOX)
         if self._options.observers:
             tell(tuple(self._options.observers), BoxMade(seconds=time.monotonic() - began))
         return warm

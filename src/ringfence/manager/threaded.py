@@ -3,18 +3,22 @@
 The blocking classes are the ones that do the work (`ringfence.sync`); the signatures here are theirs, by ParamSpec.
 """
 
+from __future__ import annotations
+
 import asyncio
 import functools
 from collections.abc import Callable, Coroutine, Mapping
 from types import TracebackType
-from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Self, TypeVar, cast
 
 from ringfence.errors import Closed
-from ringfence.manager.options import StrPath
 from ringfence.manager.workspaces import Workspaces as BlockingWorkspaces
-from ringfence.values.change import Recovered
-from ringfence.values.principal import Principal
 from ringfence.workspace.snapshots.store import SnapshotStore as BlockingSnapshotStore
+
+if TYPE_CHECKING:
+    from ringfence.manager.options import StrPath
+    from ringfence.values.change import Recovered
+    from ringfence.values.principal import Principal
 
 A = TypeVar("A")
 R = TypeVar("R")

@@ -3,14 +3,15 @@
 What they reach follows from the same options, configuration and policy as what a box reaches.
 """
 
-import asyncio
+from __future__ import annotations
+
 import os
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
+from ringfence.dataclass import dataclass, replace
 from ringfence.errors import NetworkAccessDenied
 from ringfence.manager.configuring import home_directory, load_config, open_journal
 from ringfence.manager.granting import current_directory
@@ -18,12 +19,13 @@ from ringfence.manager.network_options import Network
 from ringfence.manager.network_pages import network_in_force
 from ringfence.manager.network_secrets import sources_of
 from ringfence.manager.networking import Networking, ServedBox
-from ringfence.manager.options import SandboxOptions
+from ringfence.manager.parent_proxies import parents_of
 from ringfence.values.remedy import Door
 
+if TYPE_CHECKING:
+    from ringfence.manager.options import SandboxOptions
+
 _NAME: Final = "tool"
-_LOOKS: Final = 20
-_LOOK_SECONDS: Final = 0.01
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,10 +57,13 @@ async def tool_network(options: SandboxOptions, environ: Mapping[str, str], host
     config = load_config(environ, home, options.config)
     typed = tuple(options.network.secrets) if isinstance(options.network, Network) else ()
     workspace = os.path.realpath(options.workspace or current_directory())
+    parents = parents_of(environ, config.parent_proxy)
     journal = open_journal(environ, home)
     try:
         networking = Networking(
-            journal, lambda granted: sources_of(granted, typed, config.secrets, environ, (workspace,))
+            journal,
+            lambda granted: sources_of(granted, typed, config.secrets, environ, (workspace,), parents),
+            parents=parents,
         )
         name = f"{_NAME}-{os.urandom(4).hex()}"
         box = await networking.attach_tools(name, replace(network, publish=(), reach=()))
@@ -75,8 +80,6 @@ async def tool_network(options: SandboxOptions, environ: Mapping[str, str], host
 
 async def _remedy(box: ServedBox, door: Door) -> str:
     """What would allow what was refused last; the proxy tells that beside its answer, which may be sooner."""
-    for _ in range(_LOOKS):
-        if refused := box.taken():
-            return refused[-1].remedy(door)
-        await asyncio.sleep(_LOOK_SECONDS)
-    return ""
+    await box.settle()
+    refused = box.taken()
+    return refused[-1].remedy(door) if refused else ""

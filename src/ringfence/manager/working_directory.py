@@ -6,19 +6,27 @@ in the box that stands. Where none stands yet, nothing has been made in it: of w
 has from the start can be entered. The kernel has the last word inside.
 """
 
+from __future__ import annotations
+
 import errno
 import os
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from ringfence.deferred import deferred
 from ringfence.engines.base import Box
 from ringfence.errors import FileError, InvalidArgument
-from ringfence.manager.file_rules import on_host
 from ringfence.policy.decide import Place
 from ringfence.policy.expanding import is_encodable
 from ringfence.values.files import FileFlag, FileOperation
-from ringfence.values.grant import Grant
 from ringfence.values.paths import is_below
+
+if TYPE_CHECKING:
+    from ringfence.manager.file_rules import on_host
+    from ringfence.values.grant import Grant
+else:
+    on_host = deferred("ringfence.manager.file_rules", "on_host")
 
 Look = Callable[[], Awaitable[Box | None]]
 """Gives the box that stands already; None if there is none."""

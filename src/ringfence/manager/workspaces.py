@@ -3,24 +3,24 @@
 A `Workspaces` opens the store that the environment names, settles commits that were interrupted, and says so.
 """
 
+from __future__ import annotations
+
 import json
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from types import TracebackType
-from typing import Self, Unpack
+from typing import TYPE_CHECKING, Self, Unpack
 
 from ringfence.audit import record
 from ringfence.audit.commits import EVENT, committed, committing
 from ringfence.audit.redact import Redactor
+from ringfence.dataclass import replace
 from ringfence.errors import InvalidArgument, NotFound
 from ringfence.manager.assemble import assemble
 from ringfence.manager.configuring import home_directory, open_journal
 from ringfence.manager.options import OptionFields, SandboxOptions, StrPath, make_options
 from ringfence.manager.policing import CODE_TOOL
 from ringfence.manager.shadowing import shadows_directory
-from ringfence.values.change import Change, Committed, FileHunks, Recovered, Selection
-from ringfence.values.grant import Grant
 from ringfence.values.principal import Principal
 from ringfence.workspace.bases import keep_bases
 from ringfence.workspace.commit import commit
@@ -36,10 +36,14 @@ from ringfence.workspace.shadow import STATE_FILE
 from ringfence.workspace.shadow import Shadow as Shadow  # front doors see it through us
 from ringfence.workspace.shadow import ShadowKind as ShadowKind
 from ringfence.workspace.shadow_store import ShadowStore
-from ringfence.workspace.snapshots.comparing import Difference
 from ringfence.workspace.snapshots.manifest import Snapshot as Snapshot
-from ringfence.workspace.snapshots.saving import Progress as SaveProgress
 from ringfence.workspace.snapshots.store import SnapshotStore
+
+if TYPE_CHECKING:
+    from ringfence.values.change import Change, Committed, FileHunks, Recovered, Selection
+    from ringfence.values.grant import Grant
+    from ringfence.workspace.snapshots.comparing import Difference
+    from ringfence.workspace.snapshots.saving import Progress as SaveProgress
 
 
 class Workspaces:

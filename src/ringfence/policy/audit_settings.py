@@ -1,10 +1,10 @@
 """How the journal is kept, as the environment says it."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
+from ringfence.dataclass import dataclass
 from ringfence.errors import InvalidArgument, InvalidConfig
 from ringfence.policy.environment import Variable, lookup
 from ringfence.values.sizes import parse_duration, parse_size

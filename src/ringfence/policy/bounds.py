@@ -3,13 +3,18 @@
 They cap whatever the configuration, the policy and the caller say, and never raise it.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from ringfence.dataclass import dataclass
 from ringfence.errors import InvalidArgument, InvalidConfig
 from ringfence.policy.environment import lookup
-from ringfence.values.limits import Limits
 from ringfence.values.sizes import parse_size
+
+if TYPE_CHECKING:
+    from ringfence.values.limits import Limits
 
 USUAL_POOL_SIZE = 2
 

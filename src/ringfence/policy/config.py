@@ -11,16 +11,16 @@ The text goes through the `json` module first; the position of each key and item
 on the text being valid.
 """
 
-import difflib
 import json
 import math
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
 from enum import Enum
 from types import MappingProxyType
-from typing import Any, Final, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
+from ringfence.dataclass import dataclass, field, replace
+from ringfence.deferred import deferred_module
 from ringfence.errors import InvalidArgument, InvalidConfig
 from ringfence.policy.defaults import BLACKLIST
 from ringfence.policy.environment import flag, lookup
@@ -28,6 +28,12 @@ from ringfence.policy.expanding import expand, is_encodable
 from ringfence.policy.globs import BlacklistRow
 from ringfence.values.limits import Limits
 from ringfence.values.sizes import parse_duration, parse_size
+
+if TYPE_CHECKING:
+    import difflib
+else:
+    difflib = deferred_module("difflib")
+
 
 DEFAULT_LOCATIONS: Final = ("~/.ringfence/sandbox.json", "~/.synapse/sandbox.json")
 
@@ -57,7 +63,7 @@ KEYS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
     {
         "": ("enabled", "filesystem", "network", "limits"),
         "filesystem": ("whitelist", "blacklist", "allowReadOutside", "mediateOpens"),
-        "network": ("allowNetwork", "secrets"),
+        "network": ("allowNetwork", "secrets", "parentProxy"),
         "limits": tuple(_LIMITS),
     }
 )
@@ -85,6 +91,8 @@ class SandboxConfig:
     limits: Limits = field(default_factory=Limits)
     secrets: tuple[tuple[str, str], ...] = ()
     """(the name of a secret, where it comes from, as it is written); the values themselves are in no file of ours."""
+    parent_proxy: str = ""
+    """`none`, or the URL of the proxy that everything goes out through; empty: as the environment says."""
     source: str = "defaults"
     places: tuple[tuple[str, str], ...] = ()
     """(what was set, file and line): rows of the blacklist by themselves, everything else by its key."""
@@ -193,6 +201,7 @@ class _Document:
             mediate_opens=self._flag(filesystem.get("mediateOpens"), default=False),
             limits=self._limits(self._subsection(root, "limits")),
             secrets=self._secrets(network.get("secrets")),
+            parent_proxy=self._parent_proxy(network.get("parentProxy")),
             source=self._source,
             places=tuple(self._places(root)),
             warnings=self._network_warnings(network.get("allowNetwork")),
@@ -304,6 +313,18 @@ class _Document:
             if not source.strip():
                 self._nonsense(own, "a secret without a source", "such as env:GH_TOKEN")
         return tuple(entry.value.items())
+
+    def _parent_proxy(self, entry: _Entry | None) -> str:
+        if entry is None:
+            return ""
+        if not isinstance(entry.value, str):
+            self._wrong_type(entry, "a URL in quotes, none, or environment")
+        text = entry.value.strip()
+        if "@" in text:
+            self._nonsense(entry, "credentials do not belong into a file", "put them into HTTPS_PROXY")
+        if text not in ("none", "environment") and not re.fullmatch(r"http://[A-Za-z0-9._\[\]:-]+/?", text):
+            self._nonsense(entry, f"{text!r} is no address of a proxy", "write http://host:port, none or environment")
+        return text
 
     def _quantity(self, entry: _Entry, unit: _Unit) -> float:
         value = entry.value

@@ -4,41 +4,48 @@ Every rule votes, and every vote is kept; the strictest one counts (allow < ask 
 against (requirement C12).
 """
 
+from __future__ import annotations
+
 import os
 import shlex
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from ringfence.policy import judging
+from ringfence.dataclass import dataclass, replace
+from ringfence.deferred import deferred, deferred_module
 from ringfence.policy.given import Given, given_to
 from ringfence.policy.globs import compiled
 from ringfence.policy.isolation import assess_given, isolation_of, on_wall
-from ringfence.policy.schema import RiskLevel
-from ringfence.policy.terms import Terms
-from ringfence.shell.analyse import STREAM, analyse
-from ringfence.shell.cells import analyse_code
-from ringfence.shell.checks import sensitive_path, validate
-from ringfence.shell.context import CheckContext
 from ringfence.values.facts import CheckAnswer, Facts, Finding, PathFact, Span, Touch
-from ringfence.values.grant import Grant
-from ringfence.values.guarantee import Wall
 from ringfence.values.paths import is_below
-from ringfence.values.request import Request
 from ringfence.values.risk import Assessment, Risk
 from ringfence.values.verdict import Decision, Reason, Verdict
+
+if TYPE_CHECKING:
+    import ringfence.shell.analyse as analysing  # not the function of that name
+    from ringfence.policy import judging, schema
+    from ringfence.policy.terms import Terms
+    from ringfence.shell.analyse import analyse
+    from ringfence.shell.cells import analyse_code
+    from ringfence.shell.checks import sensitive_path, validate
+    from ringfence.shell.context import CheckContext
+    from ringfence.values.grant import Grant
+    from ringfence.values.guarantee import Wall
+    from ringfence.values.request import Request
+else:
+    analyse = deferred("ringfence.shell.analyse", "analyse")
+    analyse_code = deferred("ringfence.shell.cells", "analyse_code")
+    validate = deferred("ringfence.shell.checks", "validate")
+    CheckContext = deferred("ringfence.shell.context", "CheckContext")
+    judging = deferred_module("ringfence.policy.judging")
+    schema = deferred_module("ringfence.policy.schema")
+    sensitive_path = deferred_module("ringfence.shell.checks.sensitive_path")
+    analysing = deferred_module("ringfence.shell.analyse")
 
 BUILT_IN_PLACE: Final = "built-in"
 """Where a rule of a grant was written that nobody wrote (`Grant.places`)."""
 _ALLOWED = Reason(Verdict.ALLOW, "default", "no rule objects")
-_BY_RISK = {
-    Risk.SAFE: None,
-    Risk.LOW: RiskLevel.LOW,
-    Risk.MEDIUM: RiskLevel.MEDIUM,
-    Risk.HIGH: RiskLevel.HIGH,
-    Risk.CRITICAL: RiskLevel.CRITICAL,
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +145,7 @@ def _on_terms(
         return
     facts = analyse(text, stdin=given.stdin, variables=given.values)
     yield from _on_facts(facts, terms, grant, place, given)
-    if given.stdin is STREAM:
+    if given.stdin is analysing.STREAM:
         yield from judging.on_stream(facts, analyse(text, stdin="", variables=given.values))
 
 
@@ -170,10 +177,11 @@ def _on_blacklist(facts: Facts, grant: Grant, where: judging.Where) -> Iterator[
         yield Reason(verdict, rule, why, "take it off the blacklist", source if number else "", number, fact.span)
 
 
-def _advised(assessment: Assessment) -> tuple[RiskLevel | None, str]:
+def _advised(assessment: Assessment) -> tuple[schema.RiskLevel | None, str]:
     """What the analysis of the code advises."""
     worst = max(assessment.findings, key=lambda finding: finding.risk, default=None)
-    return _BY_RISK[assessment.risk], worst.why if worst else ""
+    level = None if assessment.risk is Risk.SAFE else schema.RiskLevel[assessment.risk.name]
+    return level, worst.why if worst else ""
 
 
 def _on_critical(assessment: Assessment) -> Iterator[Reason]:

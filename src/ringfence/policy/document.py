@@ -7,11 +7,11 @@ purpose, because each hides what a reader of a policy has to see: tags, merge ke
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any, Final
 
 import yaml
 
+from ringfence.dataclass import dataclass
 from ringfence.errors import InvalidConfig
 from ringfence.policy.faults import Faults
 

@@ -1,13 +1,18 @@
 """Checks the examples that a rule carries: what it has to match, and what it has to spare."""
 
-import posixpath
+from __future__ import annotations
 
-from ringfence.policy.document import Mark
-from ringfence.policy.faults import Faults
+import posixpath
+from typing import TYPE_CHECKING
+
 from ringfence.policy.hosts import HostRule, normal_host
-from ringfence.policy.model import Name
 from ringfence.policy.rules import CommandRule, Match, PathList, PathRule
 from ringfence.shell.analyse import analyse
+
+if TYPE_CHECKING:
+    from ringfence.policy.document import Mark
+    from ringfence.policy.faults import Faults
+    from ringfence.policy.model import Name
 
 Rule = CommandRule | PathRule | HostRule
 

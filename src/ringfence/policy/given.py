@@ -5,12 +5,19 @@ GIT_SSH_COMMAND) or name a file that is run (BASH_ENV) or loaded (LD_PRELOAD). S
 remembered, asked about and recorded with it.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Final
+from __future__ import annotations
 
-from ringfence.shell.analyse import STREAM, ScriptStream
-from ringfence.values.request import Request
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
+
+from ringfence.dataclass import dataclass
+from ringfence.deferred import deferred_module
+
+if TYPE_CHECKING:
+    import ringfence.shell.analyse as analysing  # not the function of that name
+    from ringfence.values.request import Request
+else:
+    analysing = deferred_module("ringfence.shell.analyse")
 
 LONGEST_READ: Final = 100_000
 """Characters of standard input that are read, as of code: a second or so. A longer one is as unknown as a stream."""
@@ -20,7 +27,7 @@ LONGEST_READ: Final = 100_000
 class Given:
     """Standard input and variables as they are judged; can be looked up by."""
 
-    stdin: str | ScriptStream | None = None
+    stdin: str | analysing.ScriptStream | None = None
     """Its text; `STREAM` if that is not known before it is read; None if there is none."""
     variables: tuple[tuple[str, str], ...] = ()
     """Set for it besides those that every box has; the last one of a name counts."""
@@ -46,7 +53,7 @@ def given_to(request: Request, more: tuple[tuple[str, str], ...] = ()) -> Given:
     return Given(_read(request), (*more, *request.env))
 
 
-def _read(request: Request) -> str | ScriptStream:
+def _read(request: Request) -> str | analysing.ScriptStream:
     if request.live_input or not isinstance(request.stdin, bytes) or len(request.stdin) > LONGEST_READ:
-        return STREAM
+        return analysing.STREAM
     return request.stdin.decode("utf-8", "surrogateescape")

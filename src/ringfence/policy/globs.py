@@ -21,11 +21,11 @@ stays hidden under them is the wall's work.
 import posixpath
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache
 from typing import Final, Self
 
+from ringfence.dataclass import dataclass
 from ringfence.errors import Internal, InvalidArgument
 
 _SPECIAL: Final = re.compile(r"[*?[]")

@@ -9,14 +9,18 @@ What this does not protect against: a name that resolves to a forbidden address.
 again with the address that it got.
 """
 
+from __future__ import annotations
+
 import ipaddress
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Final, Self
+from typing import TYPE_CHECKING, Final, Self
 
-from ringfence.policy.document import Mark
-from ringfence.values.network import NetworkRule
+from ringfence.dataclass import dataclass
+
+if TYPE_CHECKING:
+    from ringfence.policy.document import Mark
+    from ringfence.values.network import NetworkRule
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network

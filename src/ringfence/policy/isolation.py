@@ -11,18 +11,26 @@ What this does not protect against: code that looks harmless and is not runs beh
 harmless code only names, such as a file of the workspace that is called like one of Python's own modules.
 """
 
-from dataclasses import dataclass, replace
-from typing import Final
+from __future__ import annotations
 
-from ringfence.policy.given import Given
-from ringfence.policy.risk.assess import assess
-from ringfence.policy.risk.route import route
-from ringfence.policy.terms import Terms
-from ringfence.values.grant import Grant
+from typing import TYPE_CHECKING, Final
+
+from ringfence.dataclass import dataclass, replace
+from ringfence.deferred import deferred
 from ringfence.values.guarantee import Guarantee, Wall
 from ringfence.values.risk import Assessment, Risk, Route, RouteDecision, SecurityMode
 from ringfence.values.verdict import Reason, Verdict
 from ringfence.values.visible import visible
+
+if TYPE_CHECKING:
+    from ringfence.policy.given import Given
+    from ringfence.policy.risk.assess import assess
+    from ringfence.policy.risk.route import route
+    from ringfence.policy.terms import Terms
+    from ringfence.values.grant import Grant
+else:
+    assess = deferred("ringfence.policy.risk.assess", "assess")
+    route = deferred("ringfence.policy.risk.route", "route")
 
 RULE: Final = "isolation_requires"
 _HIDDEN: Final = frozenset({Guarantee.HOST_FILES_HIDDEN, Guarantee.HOST_NAMES_HIDDEN})

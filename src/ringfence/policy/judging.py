@@ -1,13 +1,15 @@
 """The votes of a policy on what a command line would do: one function for each kind of rule."""
 
+from __future__ import annotations
+
 import os
 import posixpath
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final, Self
+from typing import TYPE_CHECKING, Final, Self
 
+from ringfence.dataclass import dataclass, replace
 from ringfence.policy.hosts import HostRule, first_host_rule
 from ringfence.policy.model import BUILT_IN, Setting
 from ringfence.policy.rules import (
@@ -22,19 +24,20 @@ from ringfence.policy.rules import (
     PathRule,
 )
 from ringfence.policy.schema import RiskLevel
-from ringfence.policy.terms import Terms
 from ringfence.shell.mentions import mentions
 from ringfence.values.facts import Facts, HostFact, Origin, PathFact, Program, Span, Touch, Unknown
 from ringfence.values.network import WEB_PORTS
+from ringfence.values.paths import INSIDE as INSIDE
 from ringfence.values.paths import is_below
 from ringfence.values.verdict import Reason, Verdict
+
+if TYPE_CHECKING:
+    from ringfence.policy.terms import Terms
 
 _LOOP: Final = re.compile(rf"\b(?:for|select)\s+({'|'.join(sorted(REDIRECTING))})\b")
 """A loop's variable is set without an assignment; it cannot be quoted, so the text tells."""
 
 _COMMAND_RULES: Final = ("denied_commands", "approvals.ask_for.patterns", "allowed_commands")
-INSIDE: Final = "/workspace"
-"""Where the workspace is for whoever looks from inside, and for whoever writes a policy."""
 
 
 def on_tool(terms: Terms) -> Iterator[Reason]:

@@ -10,9 +10,9 @@ A key that the earlier file leaves out is one on which it has no opinion.
 
 import difflib
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from typing import Any, Final, assert_never
 
+from ringfence.dataclass import dataclass, field
 from ringfence.errors import InvalidConfig
 from ringfence.policy.model import BUILT_IN, EMPTY, Block, Policy, Setting
 from ringfence.policy.presets import preset

@@ -1,15 +1,19 @@
 """Finds what is valid in a policy and still not what its writer can have meant: rules that never fire, or shadowed."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, Final
+from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from ringfence.dataclass import dataclass
 from ringfence.policy.document import Mark
 from ringfence.policy.hosts import HostRule
 from ringfence.policy.layer import block_of, effective, known_tools
-from ringfence.policy.model import Block, Policy
 from ringfence.policy.rules import CommandRule, Match, PathList, PathRule
 from ringfence.values.facts import Program, Span, Word
+
+if TYPE_CHECKING:
+    from ringfence.policy.model import Block, Policy
 
 _INTERPRETERS: Final = """
     bash dash env eval exec ksh lua make node npx perl php python python3 ruby sh ssh sudo xargs zsh

@@ -6,9 +6,9 @@ it is read to its end, so that all of its errors are named at once.
 
 import difflib
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import Final
 
+from ringfence.dataclass import dataclass, field
 from ringfence.policy.document import Listing, Node, Scalar, Section, kind_of, read_document
 from ringfence.policy.faults import Faults
 from ringfence.policy.model import ROLE_TOOLS, Block, Name, Policy, Role, Setting, canonical

@@ -1,10 +1,10 @@
 """The values that a policy file becomes."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Final
 
+from ringfence.dataclass import dataclass, field
 from ringfence.policy.document import Mark
 from ringfence.policy.schema import BY_NAME, Key, Tighter, Type
 

@@ -5,19 +5,31 @@ place that says so; a list that it gives narrows the policies' list, one that it
 policy it is the request alone. What nobody names is no network.
 """
 
-from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass, replace
-from functools import reduce
-from typing import Any, Final
+from __future__ import annotations
 
+from collections.abc import Collection, Iterable, Iterator
+from functools import reduce
+from typing import TYPE_CHECKING, Any, Final
+
+from ringfence.dataclass import dataclass, replace
+from ringfence.deferred import deferred
 from ringfence.errors import NetworkAccessDenied
-from ringfence.policy.hosts import HostRule
-from ringfence.policy.model import Setting
-from ringfence.policy.network_meeting import host_covers, meet, meet_lists, narrowed_networks
-from ringfence.policy.network_reading import plain_rule
-from ringfence.policy.reach import fault_of
-from ringfence.policy.terms import Terms
 from ringfence.values.network import WEB_PORTS, Budget, DenyRule, NetworkGrant, NetworkRule, SecretGrant
+
+if TYPE_CHECKING:
+    from ringfence.policy.hosts import HostRule
+    from ringfence.policy.model import Setting
+    from ringfence.policy.network_meeting import host_covers, meet, meet_lists, narrowed_networks
+    from ringfence.policy.network_reading import plain_rule
+    from ringfence.policy.reach_rules import fault_of
+    from ringfence.policy.terms import Terms
+else:
+    host_covers = deferred("ringfence.policy.network_meeting", "host_covers")
+    meet = deferred("ringfence.policy.network_meeting", "meet")
+    meet_lists = deferred("ringfence.policy.network_meeting", "meet_lists")
+    narrowed_networks = deferred("ringfence.policy.network_meeting", "narrowed_networks")
+    plain_rule = deferred("ringfence.policy.network_reading", "plain_rule")
+    fault_of = deferred("ringfence.policy.reach_rules", "fault_of")
 
 _BUDGET: Final = {
     "network.budget.body": "body_bytes",

@@ -5,10 +5,10 @@ mirror works without being named. Nothing of it comes from files that an agent c
 workspace, which are protected there.
 """
 
-from dataclasses import dataclass, field
 from enum import StrEnum
 from urllib.parse import SplitResult, urlsplit
 
+from ringfence.dataclass import dataclass, field
 from ringfence.errors import InvalidArgument
 
 

@@ -7,11 +7,11 @@ patterns have a host in common (`*.example.com` and `api.*`), they are taken to 
 import ipaddress
 import re
 from collections.abc import Iterable
-from dataclasses import replace
 from functools import lru_cache
 from itertools import product
 from typing import Final
 
+from ringfence.dataclass import replace
 from ringfence.policy.document import Mark
 from ringfence.policy.hosts import HostRule, normal_host
 from ringfence.policy.network_reading import address_network

@@ -7,9 +7,9 @@ because it is everybody's storage or tells nothing that a build needs: `*.google
 What this does not protect against: each preset's `risk` says by which ways data can still leave.
 """
 
-from dataclasses import dataclass
 from typing import Final
 
+from ringfence.dataclass import dataclass
 from ringfence.values.network import NetworkRule
 
 READ: Final = ("GET", "HEAD")

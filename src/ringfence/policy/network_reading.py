@@ -5,23 +5,27 @@ says more. Whatever it is written as, it becomes `HostRule`s that hold a `Networ
 lines reads the host, and the proxy all of it.
 """
 
+from __future__ import annotations
+
 import difflib
 import ipaddress
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
+from ringfence.dataclass import replace
 from ringfence.errors import InvalidArgument, InvalidConfig
 from ringfence.policy.document import Mark, Node, Scalar, Section, kind_of
 from ringfence.policy.hosts import HostRule
-from ringfence.policy.network_clients import Clients
 from ringfence.policy.network_presets import BY_PRESET
 from ringfence.policy.node_fields import flag_of, items_of, members_of, port_of, port_text, text_of
 from ringfence.policy.preset_expanding import expand_preset, find_preset
-from ringfence.policy.reach import fault_of
+from ringfence.policy.reach_rules import fault_of
 from ringfence.values.network import Asking, Budget, Inspection, NetworkRule
 from ringfence.values.sizes import parse_size
+
+if TYPE_CHECKING:
+    from ringfence.policy.network_clients import Clients
 
 RULE_KEYS: Final = (
     "host",

@@ -8,9 +8,9 @@ come along: they are secrets (docs/egress.md).
 import ipaddress
 import posixpath
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
 from typing import Final
 
+from ringfence.dataclass import dataclass, replace
 from ringfence.errors import InvalidArgument
 from ringfence.policy.network_clients import Clients, ClientSource, SourceKind
 from ringfence.policy.network_presets import BY_PRESET, READ, Preset

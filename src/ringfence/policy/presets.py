@@ -4,12 +4,16 @@ Each is the block of settings that `mode: <name>` stands for. Whatever the mode,
 built-in blacklist holds and there is no network inside a box.
 """
 
+from __future__ import annotations
+
 from functools import lru_cache
 from types import MappingProxyType
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from ringfence.policy.load import load_policy
-from ringfence.policy.model import Block
+
+if TYPE_CHECKING:
+    from ringfence.policy.model import Block
 
 PRESETS: Final = MappingProxyType(
     {

@@ -10,20 +10,25 @@ What this does not protect against: what happens inside TLS that nobody looks in
 below a wildcard).
 """
 
-import ipaddress
-import re
-from collections import OrderedDict
-from dataclasses import dataclass, replace
-from functools import lru_cache
 from typing import Final
 
+from ringfence.dataclass import dataclass, replace
 from ringfence.errors import InvalidConfig
-from ringfence.policy.document import Mark
-from ringfence.policy.hosts import HostRule
-from ringfence.policy.reach_addresses import NOTHING_OF_OURS, readings, why_address_is_refused
-from ringfence.values.hosts import Address, BadHost, Host, canonical_host
+from ringfence.policy.reach_addresses import NOTHING_OF_OURS, why_address_is_refused
+from ringfence.policy.reach_rules import (
+    ANY_PORT,
+    compiled_path,
+    denies,
+    denies_address,
+    fault_of,
+    is_outright,
+    means_host,
+    naming,
+    ports_of,
+    what_inside,
+)
+from ringfence.values.hosts import Address, Host
 from ringfence.values.network import (
-    WEB_PORTS,
     Asking,
     DenyRule,
     Inspection,
@@ -32,32 +37,10 @@ from ringfence.values.network import (
     NetworkRule,
 )
 from ringfence.values.verdict import Verdict
-from ringfence.values.web_path import BadPath, canonical_path, path_pattern
+from ringfence.values.web_path import BadPath, canonical_path
 
-ANY_PORT: Final = 0
-"""Of a look-up: which port the name is wanted for is not known yet."""
 READING: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 _LOCAL: Final = frozenset({"localhost", "127.0.0.1", "::1"})
-_TRUSTED_INSIDE: Final = {
-    # Names that stand for the machine itself, or for who it is: no wildcard is written with them in mind.
-    "localhost.localdomain": "the machine itself",
-    "ip6-localhost": "the machine itself",
-    "ip6-loopback": "the machine itself",
-    "metadata": "the cloud's metadata service",
-    "metadata.google.internal": "the cloud's metadata service",
-    "metadata.goog": "the cloud's metadata service",
-    "metadata.azure.internal": "the cloud's metadata service",
-    "metadata.tencentyun.com": "the cloud's metadata service",
-    "metadata.packet.net": "the cloud's metadata service",
-    "metadata.platformequinix.com": "the cloud's metadata service",
-    "instance-data": "the cloud's metadata service",
-    "instance-data.ec2.internal": "the cloud's metadata service",
-    "host.docker.internal": "the machine itself",
-    "gateway.docker.internal": "the machine itself",
-    "host.containers.internal": "the machine itself",
-    "kubernetes.default.svc": "the cluster's own interface",
-    "kubernetes.default.svc.cluster.local": "the cluster's own interface",
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,18 +74,18 @@ class Judged:
 def judge(network: NetworkGrant, wanted: Wanted) -> Judged:
     """What the rules say about a request."""
     for denied in network.denied:
-        if _denies(denied, wanted):
+        if denies(denied, wanted.host, wanted.port):
             return _refused(f"{_named(wanted)} is denied by {_title(denied)}", denied)
     if is_reached(network, wanted.host, wanted.port):
         return Judged(
             verdict=Verdict.ALLOW, reason="a port of the host that the box may reach", rule=f"reach {wanted.port}"
         )
-    naming = _naming(network, wanted.host)
-    if not naming:
+    found = naming(network, wanted.host)
+    if not found:
         return _unlisted(network, wanted)
-    on_port = tuple(rule for rule in naming if wanted.port == ANY_PORT or wanted.port in ports_of(rule))
+    on_port = tuple(rule for rule in found if wanted.port == ANY_PORT or wanted.port in ports_of(rule))
     if not on_port:
-        judged = _refused(f"no rule allows port {wanted.port} of {wanted.host}", naming[0], allow_by=allow_by(wanted))
+        judged = _refused(f"no rule allows port {wanted.port} of {wanted.host}", found[0], allow_by=allow_by(wanted))
     else:
         judged = (_raw if wanted.is_raw else _request)(network, wanted, on_port)
     return _unlisted(network, wanted) if network.learn and judged.verdict is Verdict.DENY else judged
@@ -127,11 +110,11 @@ def judge_addresses(
     """
     if not answers:
         return _refused(f"{host} has no address", rule)
-    means_it = host.address is not None and _is_outright(rule.host) and rule in network.rules
+    means_it = host.address is not None and is_outright(rule.host) and rule in network.rules
     opened = (*rule.private, host.text) if means_it else rule.private
     for address in answers:
         for denied in network.denied:
-            if _denies_address(denied, address, port):
+            if denies_address(denied, address, port):
                 return _refused(f"{host} is at {address}, which {_title(denied)} denies", denied)
         why = why_address_is_refused(address, opened, own)
         if why:
@@ -143,38 +126,6 @@ def judge_addresses(
     return Judged(
         verdict=Verdict.ALLOW, reason="every address may be reached", rule=_title(rule), place=rule.place, matched=rule
     )
-
-
-def fault_of(rule: NetworkRule | DenyRule) -> str:
-    """What is wrong with a rule, in one sentence; empty if nothing is. A rule with a fault allows nothing."""
-    pattern = _pattern(rule.host)
-    if pattern is None:
-        return f"{rule.host!r} is neither a host name nor an address"
-    if meant := _other_spelling(rule.host, pattern):
-        return f"{rule.host!r} is the address {meant}: write that"
-    if isinstance(rule, DenyRule):
-        return ""
-    if _too_wide(pattern):
-        return f"{rule.host!r} means every host, or nearly so"
-    if any(not 0 < port < 65536 for port in rule.ports):
-        return "a port is a number from 1 to 65535"
-    if any(not re.fullmatch(r"[A-Z][A-Z0-9_-]{0,31}", method) for method in rule.methods):
-        return "a method is a word in capitals"
-    try:
-        for glob in rule.paths:
-            _path_pattern(glob)
-    except BadPath as bad:
-        return str(bad)
-    return why_no_network(rule.private)
-
-
-def why_no_network(private: tuple[str, ...]) -> str:
-    """Empty if each is a network of addresses."""
-    for text in private:
-        pattern = _pattern(text)
-        if pattern is None or pattern.network is None or pattern.port is not None:
-            return f"{text!r} is no network of addresses, such as 10.1.0.0/16"
-    return ""
 
 
 def check_network(network: NetworkGrant) -> None:
@@ -196,19 +147,6 @@ def is_reached(network: NetworkGrant, host: Host, port: int) -> bool:
     return host.text in _LOCAL and (port in network.reach or (port == ANY_PORT and bool(network.reach)))
 
 
-def ports_of(rule: NetworkRule) -> tuple[int, ...]:
-    pattern = _pattern(rule.host)
-    if pattern is not None and pattern.port is not None:
-        return (pattern.port,)
-    return rule.ports or WEB_PORTS
-
-
-def means_host(pattern_text: str, host: Host) -> bool:
-    """Whether a pattern of a rule or a secret means this host."""
-    pattern = _pattern(pattern_text)
-    return pattern is not None and not _too_wide(pattern) and _means(pattern, host)
-
-
 def allow_by(wanted: Wanted) -> str:
     """The narrowest rule that would allow what no rule names."""
     if wanted.is_raw:
@@ -219,7 +157,7 @@ def allow_by(wanted: Wanted) -> str:
 
 
 def _unlisted(network: NetworkGrant, wanted: Wanted) -> Judged:
-    if (kind := _inside(wanted.host)) and not network.learn:
+    if (kind := what_inside(wanted.host)) and not network.learn:
         return _refused(f"{wanted.host} is {kind}, and no rule names it outright", None, allow_by=allow_by(wanted))
     if kind:
         return _refused(f"{wanted.host} is {kind}", None)
@@ -321,155 +259,7 @@ def _means_path(rule: NetworkRule, path: str) -> bool:
     if not path:
         return False
     canonical = canonical_path(path)
-    return any(_path_pattern(glob).fullmatch(canonical) for glob in rule.paths)
-
-
-@dataclass(frozen=True, slots=True)
-class _Index:
-    """The rules of a grant that have no fault, as they are looked for."""
-
-    network: NetworkGrant
-    by_name: dict[str, tuple[NetworkRule, ...]]
-    """Those that name a host outright."""
-    others: tuple[tuple[NetworkRule, HostRule, bool], ...]
-    """Wildcards and addresses, with whether they name one outright."""
-
-
-_indexes: OrderedDict[int, _Index] = OrderedDict()
-_KEPT: Final = 1024
-
-
-def _index(network: NetworkGrant) -> _Index:
-    """By the grant's identity, which the index keeps alive: to hash a grant takes longer than to judge by it."""
-    known = _indexes.get(id(network))
-    if known is not None:
-        return known
-    by_name: dict[str, tuple[NetworkRule, ...]] = {}
-    others: list[tuple[NetworkRule, HostRule, bool]] = []
-    for rule in network.rules:
-        pattern = _pattern(rule.host)
-        if pattern is None or fault_of(rule):
-            continue
-        outright = _is_outright(rule.host)
-        if outright and pattern.network is None:
-            name = re.sub(r"\\(.)", r"\1", pattern.pattern)
-            by_name[name] = (*by_name.get(name, ()), rule)
-        if not outright or pattern.network is not None or pattern.written.strip().lower() == "localhost":
-            others.append((rule, pattern, outright))
-    made = _indexes[id(network)] = _Index(network, by_name, tuple(others))
-    if len(_indexes) > _KEPT:
-        _indexes.popitem(last=False)
-    return made
-
-
-def _naming(network: NetworkGrant, host: Host) -> tuple[NetworkRule, ...]:
-    index = _index(network)
-    outright = index.by_name.get(host.text)
-    if outright is not None:
-        return outright
-    means = [(rule, sure) for rule, pattern, sure in index.others if _means(pattern, host)]
-    named = tuple(rule for rule, sure in means if sure)
-    if named or _inside(host):
-        return named
-    return tuple(rule for rule, _ in means)
-
-
-def _means(pattern: HostRule, host: Host) -> bool:
-    if host.address is not None:
-        return pattern.matches(host.text, None, surely=False)
-    return (
-        pattern.network is None
-        and not pattern.addresses
-        and _name_pattern(pattern.pattern).fullmatch(host.text) is not None
-    )
-
-
-@lru_cache(maxsize=4096)
-def _name_pattern(text: str) -> re.Pattern[str]:
-    return re.compile(text)
-
-
-def _inside(host: Host) -> str:
-    if host.text == "localhost" or host.text.endswith(".localhost"):
-        return "the machine itself"
-    return _TRUSTED_INSIDE.get(host.text, "")
-
-
-def _denies(rule: DenyRule, wanted: Wanted) -> bool:
-    pattern = _pattern(rule.host)
-    if pattern is None:
-        return True  # what cannot be read may have meant anything
-    ports = (pattern.port,) if pattern.port is not None else rule.ports
-    if ports and wanted.port not in ports:
-        return False
-    return _means(pattern, wanted.host)
-
-
-def _denies_address(rule: DenyRule, address: Address, port: int) -> bool:
-    pattern = _pattern(rule.host)
-    if pattern is None:
-        return True
-    ports = (pattern.port,) if pattern.port is not None else rule.ports
-    if ports and port != ANY_PORT and port not in ports:
-        return False
-    if pattern.network is None and not pattern.addresses:
-        return False
-    # An address that carries another one leads there, whichever of the two is written down.
-    return any(pattern.matches(str(each), port, surely=False) for each in (address, *readings(address)))
-
-
-@lru_cache(maxsize=4096)
-def _pattern(text: str) -> HostRule | None:
-    try:
-        return HostRule.parse(text, Mark("", 0))
-    except InvalidConfig:
-        return None
-
-
-@lru_cache(maxsize=4096)
-def _other_spelling(text: str, pattern: HostRule) -> str:
-    """The address that a text means in a spelling that no host ever has here, by which a rule would mean nothing."""
-    bare = text.strip()
-    if pattern.network is not None and "/" in bare:
-        inner = pattern.network.network_address
-        carried = inner.ipv4_mapped if isinstance(inner, ipaddress.IPv6Address) else None
-        return f"{carried}/{pattern.network.prefixlen - 96}" if carried and pattern.network.prefixlen >= 96 else ""
-    if "*" in bare or "/" in bare:
-        return ""
-    if pattern.port is not None:
-        bare = bare.rpartition(":")[0]
-    try:
-        meant = canonical_host(bare)
-    except BadHost:
-        return ""
-    if meant.address is None or (pattern.network is not None and meant.address in pattern.network):
-        return ""
-    return meant.text
-
-
-@lru_cache(maxsize=1024)
-def _path_pattern(glob: str) -> re.Pattern[str]:
-    return path_pattern(glob)
-
-
-def _too_wide(pattern: HostRule) -> bool:
-    if pattern.network is not None:
-        return pattern.network.prefixlen < (8 if pattern.network.version == 4 else 16)
-    if pattern.addresses:
-        return pattern.pattern.startswith(r"\d")
-    bare = pattern.written.strip().lower()
-    if pattern.port is not None:
-        bare = bare.rpartition(":")[0]
-    return "*" in bare.rstrip(".").rpartition(".")[2]
-
-
-def _is_outright(text: str) -> bool:
-    pattern = _pattern(text)
-    if pattern is None or pattern.addresses:
-        return False
-    if pattern.network is not None:
-        return pattern.network.num_addresses == 1
-    return "*" not in text
+    return any(compiled_path(glob).fullmatch(canonical) for glob in rule.paths)
 
 
 def _refused(reason: str, rule: NetworkRule | DenyRule | None, *, allow_by: str = "") -> Judged:

@@ -4,12 +4,16 @@ Listed here rather than asked of `ipaddress.is_global`, whose answers changed be
 too, for what will be reserved one day. An IPv6 address that carries an IPv4 one is judged by both.
 """
 
-import ipaddress
-from dataclasses import dataclass
-from functools import lru_cache
-from typing import Final
+from __future__ import annotations
 
-from ringfence.values.hosts import Address
+import ipaddress
+from functools import lru_cache
+from typing import TYPE_CHECKING, Final
+
+from ringfence.dataclass import dataclass
+
+if TYPE_CHECKING:
+    from ringfence.values.hosts import Address
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 NOTHING_OF_OURS: Final[frozenset[Address]] = frozenset()

@@ -1,16 +1,17 @@
 """Reads one value of a policy by the type that the schema gives its key."""
 
+from __future__ import annotations
+
 import difflib
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, Final, assert_never
+from typing import TYPE_CHECKING, Any, Final, assert_never
 
+from ringfence.dataclass import dataclass, field
 from ringfence.errors import InvalidArgument, InvalidConfig
 from ringfence.policy.document import Listing, Mark, Node, Scalar, Section, kind_of
 from ringfence.policy.examples import check_examples
 from ringfence.policy.expanding import expand
-from ringfence.policy.faults import Faults
 from ringfence.policy.hosts import HostRule
 from ringfence.policy.model import Name
 from ringfence.policy.network_clients import Clients
@@ -19,6 +20,9 @@ from ringfence.policy.rules import CommandRule, PathRule
 from ringfence.policy.schema import RULE_KEYS, Key, Tighter, Type
 from ringfence.policy.secret_reading import read_secret
 from ringfence.values.sizes import parse_duration, parse_size
+
+if TYPE_CHECKING:
+    from ringfence.policy.faults import Faults
 
 Rule = CommandRule | PathRule | HostRule
 

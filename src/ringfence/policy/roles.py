@@ -1,14 +1,18 @@
 """Roles: which settings one has after those that it inherits."""
 
+from __future__ import annotations
+
 import difflib
 from collections.abc import Iterator
 from functools import partial
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from ringfence.errors import InvalidConfig
-from ringfence.policy.document import Mark
-from ringfence.policy.faults import Faults
-from ringfence.policy.model import Name, Policy, Role
+
+if TYPE_CHECKING:
+    from ringfence.policy.document import Mark
+    from ringfence.policy.faults import Faults
+    from ringfence.policy.model import Name, Policy, Role
 
 MAX_DEPTH: Final = 50  # an organisation chart has fewer levels, and the walk up is a recursion
 BASE = "default"

@@ -11,19 +11,23 @@ What this does not protect against: a program that is allowed does whatever it i
 every command; the wall is what holds then.
 """
 
+from __future__ import annotations
+
 import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from enum import IntEnum
 from fnmatch import fnmatchcase
 from types import MappingProxyType
-from typing import Final, Self
+from typing import TYPE_CHECKING, Final, Self
 
+from ringfence.dataclass import dataclass
 from ringfence.errors import InvalidArgument
-from ringfence.policy.document import Mark
 from ringfence.policy.globs import BlacklistRow, PathRules, compiled
-from ringfence.values.facts import Program, Word
+
+if TYPE_CHECKING:
+    from ringfence.policy.document import Mark
+    from ringfence.values.facts import Program, Word
 
 
 class Match(IntEnum):

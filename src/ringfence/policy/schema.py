@@ -5,10 +5,10 @@ that a new key is one row. A setting may stand in `policies.default`, in a tool 
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from enum import Enum, StrEnum
 from typing import Final
 
+from ringfence.dataclass import dataclass
 from ringfence.policy.settings import ENGINES
 from ringfence.values.facts import Strictness
 from ringfence.values.grant import Trace

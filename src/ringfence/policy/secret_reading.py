@@ -6,9 +6,9 @@ agent could have written it.
 
 import re
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Final
 
+from ringfence.dataclass import replace
 from ringfence.policy.document import Node, Scalar, Section, kind_of
 from ringfence.policy.hosts import HostRule
 from ringfence.policy.node_fields import items_of, members_of, text_of, word_of

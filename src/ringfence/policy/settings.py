@@ -1,10 +1,10 @@
 """Which wall to use, and how, as the environment says it (requirement D8)."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
+from ringfence.dataclass import dataclass
 from ringfence.errors import InvalidConfig
 from ringfence.policy.environment import Variable, flag, lookup
 

@@ -1,15 +1,15 @@
 """What holds for one tool in one role, after all layers: the settings by name, and what follows from them."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from types import MappingProxyType
-from typing import Any, Final
+from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final
+
+from ringfence.dataclass import dataclass, replace
 from ringfence.policy.defaults import SENSITIVE
 from ringfence.policy.document import Mark
-from ringfence.policy.hosts import HostRule
 from ringfence.policy.model import ROLE_TOOLS, Name, Setting
-from ringfence.policy.reading import Directory
 from ringfence.policy.rules import CommandRule, PathRule
 from ringfence.policy.schema import BY_NAME, HANDLING, RiskLevel
 from ringfence.values.facts import Strictness
@@ -17,6 +17,10 @@ from ringfence.values.guarantee import Guarantee
 from ringfence.values.limits import Limits, NobodySaid
 from ringfence.values.risk import SecurityMode
 from ringfence.values.verdict import Asking
+
+if TYPE_CHECKING:
+    from ringfence.policy.hosts import HostRule
+    from ringfence.policy.reading import Directory
 
 LIMIT_FIELDS: Final[Mapping[str, str]] = MappingProxyType(
     {
@@ -88,7 +92,7 @@ class Terms:
         """What code that is isolated needs of its wall, beyond `requires`."""
         return self._guarantees("isolation_requires")
 
-    def under(self, mode: SecurityMode | None) -> "Terms":
+    def under(self, mode: SecurityMode | None) -> Terms:
         """The same under the caller's security mode too: of two modes the stricter counts, None is no opinion."""
         said = self.get("security_mode")
         if mode is None or (said is not None and (mode is SecurityMode.PERMISSIVE or said.value == mode)):

@@ -1,9 +1,13 @@
 """Which type of violation a refusal is: from the rule that refused, by a table."""
 
-from typing import Final
+from __future__ import annotations
 
-from ringfence.values.verdict import Decision, Reason
+from typing import TYPE_CHECKING, Final
+
 from ringfence.values.violation import USUAL_SEVERITY, Operation, Violation, ViolationType
+
+if TYPE_CHECKING:
+    from ringfence.values.verdict import Decision, Reason
 
 _TARGET_SHOWN = 300
 """Characters of the command that a violation keeps."""

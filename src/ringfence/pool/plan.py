@@ -9,9 +9,10 @@ its replacement is made while it can still be handed out; it goes when the repla
 """
 
 import math
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Final
 
+from ringfence.dataclass import dataclass
 from ringfence.errors import InvalidArgument
 
 RENEW_SHARE: Final = 0.9
@@ -42,15 +43,19 @@ class PoolConfig:
     """How fast refilling begins starts; what a caller waits for is begun at once."""
     starts_at_once: int = 1
     """How many starts refilling has under way."""
-    acquire_timeout_seconds: float = 30
-    waiting_max: int = 100
-    """Callers who may wait while all members are taken; the next one is refused at once."""
+    acquire_timeout_seconds: float = 300
+    """How long a caller waits for a member; longer than a command may take unless somebody says otherwise (120 s)."""
+    waiting_max: int | None = None
+    """Callers who may wait while all members are taken; the next one is refused at once. None: all who come."""
     close_timeout_seconds: float = 30
     """A member that has not closed by then is given up, with a note, and no longer counted."""
 
     def __post_init__(self) -> None:
         for field in fields(self):
-            _check(field.name, getattr(self, field.name), whole=field.type is int, zero=field.name in _MAY_BE_ZERO)
+            value = getattr(self, field.name)
+            if value is None and field.name == "waiting_max":
+                continue
+            _check(field.name, value, whole=field.type is not float, zero=field.name in _MAY_BE_ZERO)
         if self.min_instances > self.max_instances:
             raise InvalidArgument(
                 f"min_instances is {self.min_instances}, more than max_instances, {self.max_instances}",

@@ -252,7 +252,8 @@ class Pool(Generic[MemberT]):
     def _enter(self) -> Waiter[MemberT]:
         """Enter the queue, with a member being made if there is room for one."""
         room = self._members < self._config.max_instances
-        if not room and self._waiting >= self._config.waiting_max:
+        most = self._config.waiting_max
+        if not room and most is not None and self._waiting >= most:
             raise PoolExhausted(
                 f"all {self._config.max_instances} members are taken, and {self._waiting} callers wait already",
                 hint="try again later, or raise max_instances or waiting_max",

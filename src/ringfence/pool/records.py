@@ -1,10 +1,10 @@
 """What a pool writes down: its members, the starts under way, the callers who wait."""
 
 import asyncio
-from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Generic, TypeVar
 
+from ringfence.dataclass import dataclass, field
 from ringfence.pool.base import PoolMember
 
 MemberT = TypeVar("MemberT", bound=PoolMember)

@@ -1,7 +1,8 @@
 """What can be seen of a pool."""
 
-from dataclasses import dataclass
 from enum import StrEnum
+
+from ringfence.dataclass import dataclass
 
 
 class SessionState(StrEnum):

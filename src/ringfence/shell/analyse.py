@@ -17,9 +17,10 @@ from enum import Enum
 from types import MappingProxyType
 from typing import Final
 
+from ringfence.shell.each import MAX_UNROLLED
 from ringfence.shell.lexer import Misread
 from ringfence.shell.parse import parse
-from ringfence.shell.running import MAX_UNROLLED, Running
+from ringfence.shell.running import Running
 from ringfence.shell.state import NOTHING, UNKNOWN, Function, ShellOutput, worst
 from ringfence.shell.tree import (
     Command,
@@ -258,6 +259,8 @@ class CommandWalk(Running):
         for assign in command.late:
             if "i" in flags:
                 self.state.integers |= {assign.name}
+            if argv[0].text != "export" and ("l" in flags or "u" in flags):
+                self.state.cases = self.state.cases | {assign.name: "l" if "l" in flags else "u"}
             self.assign(assign, keep=True, exported=exported, reference="n" in flags)
             if argv[0].text == "alias" and assign.value is not None:
                 value = self.expand(assign.value, doubts=False)

@@ -109,6 +109,10 @@ def _declare(walk: "Running", argv: tuple[Word, ...], stdin: ShellOutput | None)
     refers = argv[0].text != "export" and any(_has_letter(word, "n") for word in argv[1:])
     for word in operands(argv[1:]):
         name, equals, value = (word.text or "").partition("=")
+        if argv[0].text != "export" and any(_has_letter(one, "l") or _has_letter(one, "u") for one in argv[1:]):
+            lower = any(_has_letter(one, "l") for one in argv[1:])
+            walk.state.cases = walk.state.cases | {name: "l" if lower else "u"}
+            value = value.lower() if lower else value.upper()
         if refers and name.isidentifier():
             walk.state.references[name] = value or name
         elif equals and name.isidentifier():
@@ -157,7 +161,17 @@ def _pieces(walk: "Running", line: str, most: int | None) -> list[str]:
     return [line] if most == 0 else re.split(f"[{re.escape(separators)}]", line, maxsplit=most or 0)
 
 
+def _fc(walk: "Running", argv: tuple[Word, ...], stdin: ShellOutput | None) -> ShellOutput | None:
+    """`fc -s old=new`: the last command, with something else in place of a part of it."""
+    for word in operands(argv[1:]):
+        _, equals, new = (word.text or "").partition("=")
+        if equals and new:
+            walk.code(Word(new, word.span), Via.SHELL, "eval", None)
+    return None
+
+
 _ACTIONS: Final = {
+    "fc": _fc,
     "cd": _cd,
     "chdir": _cd,
     "pushd": _cd,

@@ -2,11 +2,11 @@
 
 import posixpath
 import re
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from typing import Final
 
+from ringfence.dataclass import dataclass
 from ringfence.values.facts import CheckAnswer, Finding, Span, Strictness
 from ringfence.values.paths import is_below
 
@@ -51,8 +51,13 @@ class CheckContext:
 
     def root_of(self, place: str) -> str | None:
         """The workspace, or the granted directory, that a place lies in."""
-        roots = map(posixpath.normpath, (self.workspace, *self.writable))
-        return next((root for root in roots if is_below(place, root)), None)
+        return _root_of(place, self.workspace, self.writable)
+
+
+@lru_cache(maxsize=4096)
+def _root_of(place: str, workspace: str, writable: tuple[str, ...]) -> str | None:
+    roots = map(posixpath.normpath, (workspace, *writable))
+    return next((root for root in roots if is_below(place, root)), None)
 
 
 @lru_cache(maxsize=4096)

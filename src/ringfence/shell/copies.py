@@ -7,6 +7,7 @@ from ringfence.shell.state import ShellOutput, State
 from ringfence.values.facts import Origin, Word
 
 _COPY_TAKES: Final = frozenset(("-m", "-o", "-g", "-S", "--mode", "--owner", "--group", "--suffix"))
+_UNPACKERS: Final = frozenset(("tar", "bsdtar", "unzip", "7z", "7za", "cpio", "unar", "unrar", "ar", "dpkg-deb"))
 _STDIN: Final = "/dev/fd/0"
 
 
@@ -20,6 +21,11 @@ def remember(state: State, name: str, argv: tuple[Word, ...], stdin: ShellOutput
         _downloaded(state, name, argv)
     elif name in ("cp", "ln", "mv", "install", "link", "rsync", "scp"):
         _copied(state, name, argv, stdin)
+    elif name in _UNPACKERS:
+        archives = [state.files.get(state.key(word.text)) for word in argv[1:] if word.text]
+        fed = stdin is not None and stdin.origin is Origin.NETWORK
+        if fed or any(found is not None and found.origin is Origin.NETWORK for found in archives):
+            state.unpacked = True
     elif name == "dd":
         _dd(state, argv, stdin)
     elif name in ("sed", "gsed"):

@@ -68,6 +68,25 @@ DIALECTS["cmake"] = (
     re.compile(rf"(?s)\bCOMMAND\s+((?:(?!\b(?:{_CMAKE_WORDS})\b)[^()])+)"),
     re.compile(r"(?i)\bexec_program\s*\(\s*([^()]*)"),
 )
+DIALECTS["scripts"] = (
+    # Settings of which some values are commands.
+    re.compile(r"""(?m)["']?[\w.:-]+["']?[ \t]{0,9}[:=][ \t]{0,9}["']?([\w./~-]+[ \t][^\n"]{1,500})"""),
+    re.compile(r"(?mi)^[ \t]*(?:RUN|CMD|ENTRYPOINT|-)[ \t]+([\w./~-]+[ \t][^\n]{1,500})"),
+    re.compile(r"(?m)^[ \t]{0,20}([\w./~-]+[ \t][^\n:=]{1,500})"),
+)
+DIALECTS["repl"] = (
+    # What tools with a prompt of their own take for a way into a shell.
+    re.compile(r"(?m)^[ \t]*[:~.\\]?![ \t]*([^\n]+)"),
+    re.compile(r"(?m)^[ \t]*[:.\\]?(?:shell|system|sh|exec)[ \t]+([^\n]+)"),
+    re.compile(r"~\|\s*([^\n]+)"),
+)
+DIALECTS["gitconfig"] = (
+    re.compile(r"(?m)=[ \t]*\"?!([^\n\"]+)"),
+    re.compile(
+        r"(?mi)^[ \t]*(?:sshCommand|pager|editor|fsmonitor|askPass|gitProxy|textconv|command|cmd|clean|smudge|process"
+        r"|program|external|driver|uploadpack|receivepack|packObjectsHook)[ \t]*=[ \t]*\"?([^\n\"]+)"
+    ),
+)
 for _name in ("tclsh", "expect", "wish"):
     DIALECTS[_name] = DIALECTS["tcl"]
 DIALECTS["powershell"] = (re.compile(r"(?i)\b(?:Start-Process|saps|Invoke-Expression|iex)\s+[\"']?([^\"'\n;|]+)"),)

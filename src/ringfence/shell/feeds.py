@@ -3,6 +3,7 @@
 import re
 from typing import Final
 
+from ringfence.shell.decoding import decoded
 from ringfence.shell.lexer import unescape_ansi
 from ringfence.shell.options import operands
 from ringfence.shell.state import NOTHING, UNKNOWN, ShellOutput, State, worst
@@ -55,6 +56,7 @@ _DECODERS: Final = frozenset(
         "recode",
     ]
 )
+_CUTTING: Final = frozenset(("cut", "head", "tail", "tac"))
 _PASSING: Final = frozenset(
     ("cat", "tee", "sort", "uniq", "head", "tail", "grep", "sed", "tac", "nl", "fold", "awk", "cut")
 )
@@ -78,11 +80,18 @@ def output(name: str, argv: tuple[Word, ...], stdin: ShellOutput | None, state: 
         flags = "".join(word.text or "" for word in arguments if (word.text or "").startswith("-"))
         shown = tuple(word.text for word in operands(arguments) if word.text is not None)
         return ShellOutput(None, Origin.UNKNOWN, shown if "d" in flags else ())
+    if name == "mktemp" and all((word.text or "").startswith("-") for word in arguments):
+        return ShellOutput("/tmp/tmp.0123456789\n")  # wherever it is, nothing else lies there
     if name in _FETCHERS:
         return ShellOutput(None, Origin.NETWORK)
     if name in _DECODERS:
         origin = Origin.NETWORK if stdin is not None and stdin.origin is Origin.NETWORK else Origin.DECODED
-        return ShellOutput(None, origin)
+        known = stdin.text if stdin is not None else None
+        return ShellOutput(decoded(name, arguments, known) if known is not None else None, origin)
+    if name in _CUTTING and stdin is not None and stdin.text is not None:
+        cut = decoded(name, arguments, stdin.text)
+        if cut is not None:
+            return ShellOutput(cut, stdin.origin)
     if name == "find":
         roots, expression = find_parts(arguments)
         found = found_by(roots, expression)

@@ -14,6 +14,7 @@ from ringfence.shell.calls import STRING as _STRING
 from ringfence.shell.calls import folded, requoted, runs_unseen
 from ringfence.shell.catalog.known import SUSPECTS
 from ringfence.shell.dialects import DIALECTS, embedded, handed_on
+from ringfence.shell.literals import written_out
 from ringfence.values.facts import Touch
 
 _STRINGS: Final = re.compile(_STRING)
@@ -21,7 +22,7 @@ _RUN: Final = re.compile(
     r"\b(?:system|popen[234]?|exec|execSync|execFile|execFileSync|exec[lv]p?e?|spawn|spawnSync|spawn[lv]p?e?|Popen|run|call"
     r"|check_call|check_output|getoutput|getstatusoutput|shell_exec|passthru|proc_open|pcntl_exec|execute|startfile"
     r"|posix_spawnp?|create_subprocess_shell|create_subprocess_exec|shell-command\S*|call-process|start-process|(?:ansi-)?term|callCommand|rawSystem|readProcess"
-    r"|run-shell-command|run-program|cmd|shell|sh)\s*\(?\s*(?:f|r|b|args\s*=)?\s*"
+    r"|run-shell-command|run-program|cmd|shell|sh|capture[23]e?|pipeline\w*|Process\.Start|ProcessBuilder|Command(?:::new)?)\s*[({]?\s*(?:f|r|b|args\s*=)?\s*"
     rf"(\[?\s*{_STRING}(?:\s*,\s*(?:\[\s*)?{_STRING})*)"
 )
 _ASKS_DATABASES: Final = ("python", "pypy", "ipython", "ruby", "php", "perl", "node", "javascript", "deno", "bun")
@@ -31,7 +32,9 @@ _PRINT: Final = re.compile(
     rf"\b(?:print|puts|echo|console\.log|say|printf|write)\s*\(?\s*{_STRING}(?:\s*,\s*{_STRING})*\s*\)?"
 )
 _REMOVES: Final = re.compile(
-    r"\b(?:(?:File|Dir|Files)\.delete\w*|rmtree|unlink\w*|rmSync|rm_rf?|rm_r|rmdir\w*|removedirs|remove|rimraf|deltree|remove_entry|rm)\b\s*\(?"
+    r"\b(?:(?:File|Dir|Files)\.delete\w*|rmtree|unlink\w*|rmSync|rm_rf?|rm_r|rmdir\w*|removedirs|remove|rimraf|deltree|remove_entry|rm"
+    r"|delete-directory|delete-file|move-file-to-trash|(?:Directory|File|Files)\.Delete|removeSync|emptyDirSync|remove_dir_all|RemoveAll"
+    r"|remove_tree|remove_file|remove_dir|Deno\.remove\w*|file\s+delete|deleteRecursively|rm_tree|rmrf|removeRecursive\w*)\b\s*\(?"
 )
 _WRITES: Final = re.compile(
     r"""\b(?:write_text|write_bytes|writeFile\w*|appendFile\w*|file_put_contents|copyfile|copy2?|move|rename\w*|symlink\w*"""
@@ -91,6 +94,8 @@ _RUNS: Final = re.compile(
 def read_code(language: str, code: str) -> CodeReading:
     """What `code` would do, as far as its literals tell."""
     code = requoted(language, code)
+    if language not in ("sed", "make"):
+        code = written_out(code)
     reading = _read(language, code)
     joined = folded(language, code) if language == "awk" else _PRINT.sub("", folded(language, code))
     if runs_unseen(language, joined):
@@ -143,6 +148,8 @@ def _general(code: str, language: str) -> CodeReading:
         listed = "[" in match[1].partition(words[0])[0]
         if not listed and (len(words) == 1 or match[0].startswith(_SHELL_CALLS)):
             shell.append(words[0])
+        elif match[0].startswith(("Process.Start", "ProcessBuilder")):
+            shell.append(" ".join(words))
         elif "posix_spawn" in match[0]:
             commands.append(words[1:] or words)
         elif match[0].startswith("execl"):
@@ -158,7 +165,9 @@ def _general(code: str, language: str) -> CodeReading:
     if language == "awk":
         shell += [_unquote(found) for pair in _AWK_PIPE.findall(joined) for found in pair if found]
         paths += [(Touch.WRITE, _unquote(found)) for found in _AWK_OUT.findall(code)]
-        paths += [(Touch.READ, _unquote(found)) for found in re.findall(rf"<\s*({_STRING})", code)]
+        paths += [(Touch.READ, _unquote(found)) for found in re.findall(rf"(?:<|@include|@load)\s*({_STRING})", code)]
+        named = [_unquote(found) for found in _STRINGS.findall(_PRINT.sub("", joined))]
+        paths += [(Touch.NAME, text) for text in named if text.startswith(("/", "~/")) and len(text) > 1]
         notes = ("awk runs a command",) if shell or commands else ()
         if "/inet" in code:
             notes = (*notes, "awk opens a network connection")
@@ -166,7 +175,7 @@ def _general(code: str, language: str) -> CodeReading:
     spoken = _PRINT.sub("", code)
     removes = bool(_REMOVES.search(spoken))
     writes = bool(_WRITES.search(spoken))
-    for found in _STRINGS.findall(spoken):
+    for found in dict.fromkeys(_STRINGS.findall(spoken) + _STRINGS.findall(_PRINT.sub("", joined))):
         text = _unquote(found)
         if language == "perl" and text[:1] in ("<", ">", "+"):  # open F, "</etc/passwd"
             writes = writes or ">" in text[:2]

@@ -9,17 +9,31 @@ from collections.abc import Iterator, Set
 from itertools import islice
 from typing import Final
 
+from ringfence.shell.catalog.base import names as _set
 from ringfence.shell.catalog.places import (
     ASSIGN_OPTIONS,
     OUT_OPTION,
+    ROOTS,
     TEXT_COMMANDS,
     TEXT_LETTERS,
     TEXT_OPTIONS,
     TEXT_WORDS,
+    WRITE_OPTIONS,
 )
-from ringfence.shell.options import operands
+from ringfence.shell.likely import reads_like_harm, secrets_within
+from ringfence.shell.options import operands, option_values
 from ringfence.values.facts import Touch, Word
 
+REMOVING: Final = _set(
+    "rm rmdir remove delete del purge wipe erase destroy unlink trash rmtree rm-rf nuke shred --delete --remove --purge"
+    " --wipe --erase --destroy --unlink --remove-files --delete-files --remove-source --delete-source -delete"
+)
+"""Words that say of any program that it removes what it is given."""
+KEPT: Final = re.compile(
+    r"~(?:/.*)?|/|/(?:bin|boot|dev|etc|home|lib\w*|opt|root|sbin|srv|sys|usr|var|Users|System|Library)(?:/.*)?",
+    re.DOTALL,
+)
+"""Where something lies that must not be removed."""
 MAX_CANDIDATES: Final = 16
 """Of one word."""
 _URL: Final = re.compile(r"(?i)\b(?!file:)[a-z][a-z0-9+.-]*://[^\s'\",]*")
@@ -53,7 +67,7 @@ def named(
         if text is None or text in apart or not _ASKS.search(text):
             continue
         paths = candidates(text)
-        if paths:
+        if paths or " " in text:
             found.append((number, word, paths))
     if not found:
         return
@@ -67,9 +81,38 @@ def named(
         if not option and number and (arguments[number - 1].text or "").startswith("-"):
             option = arguments[number - 1].text or ""
         long = option.startswith("--") or (len(option) > 2 and "/" not in option)
-        writes = (long or not reads) and OUT_OPTION.search(option.lstrip("-").lower())
+        told = (long or not reads) and OUT_OPTION.search(option.lstrip("-").lower())
+        writes = told or (option == "-w" and not reads) or option in WRITE_OPTIONS.get(name, ())
+        for within in secrets_within(word):
+            yield Touch.NAME, within
         for path in paths:
             yield Touch.WRITE if writes else Touch.NAME, Word(path, word.span, word.pattern)
+
+
+def commands_within(name: str, argv: tuple[Word, ...], skip: int, takes: frozenset[str]) -> Iterator[Word]:
+    """Arguments that read like a command that does harm, in places that are not known to be text."""
+    found = [
+        (number, word)
+        for number, word in enumerate(argv[1:])
+        if word.text is not None and " " in word.text and reads_like_harm(word.text)
+    ]
+    if not found or name in TEXT_COMMANDS:
+        return
+    letters = TEXT_LETTERS.get(name, frozenset()) | takes
+    spoken = _spoken(name, argv[1:], letters, frozenset(), skip)
+    for number, word in found:
+        if number not in spoken and (word.text or "").partition("=")[0] not in TEXT_OPTIONS:
+            yield word
+
+
+def rooted(arguments: tuple[Word, ...]) -> Iterator[tuple[str, Word]]:
+    """`-R / etc/shadow`: relative words, and the directory that they count from."""
+    for _, root in option_values(arguments, ROOTS):
+        start = root.text or ""
+        if start.startswith(("/", "~")):
+            for word in operands(arguments):
+                if word.text and word is not root and not word.text.startswith(("/", "~")):
+                    yield start.rstrip("/"), word
 
 
 def candidates(text: str) -> list[str]:

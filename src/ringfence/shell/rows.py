@@ -1,7 +1,6 @@
 """Rows that recognise a program by its name, options and words: the tables of the checks are made of these."""
 
-from dataclasses import dataclass
-
+from ringfence.dataclass import dataclass
 from ringfence.shell.trees import git_parts, is_dry_run
 from ringfence.values.facts import CheckAnswer, Program
 

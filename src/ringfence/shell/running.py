@@ -9,21 +9,24 @@ from typing import Final
 
 from ringfence.shell import feeds, touches
 from ringfence.shell.builtins import builtin
-from ringfence.shell.catalog.known import SUSPECTS, is_known
+from ringfence.shell.catalog.known import SUSPECTS, is_followed
 from ringfence.shell.catalog.operands import ROWS as OPERANDS
-from ringfence.shell.catalog.places import DIRECTORY_OPTIONS
-from ringfence.shell.catalog.runs import FILE_LISTS, PASSING_NAMES, XARGS_FILES, XARGS_REPLACES, XARGS_TAKES
+from ringfence.shell.catalog.places import DIRECTORY_OPTIONS, ROOTS, TEXT_COMMANDS
+from ringfence.shell.catalog.runs import FILE_LISTS, PASSING_NAMES, SENDERS
 from ringfence.shell.copies import remember
 from ringfence.shell.dialects import DIALECTS
+from ringfence.shell.each import MAX_UNROLLED, find_runs, xargs
 from ringfence.shell.foreign import read_code
 from ringfence.shell.lexer import Misread
-from ringfence.shell.named import named
-from ringfence.shell.options import Inner, operands, option_values, takes_next
+from ringfence.shell.likely import HARM
+from ringfence.shell.named import KEPT, REMOVING, commands_within, named, rooted
+from ringfence.shell.options import Inner, operands, option_values
 from ringfence.shell.parse import ShellReader, parse
-from ringfence.shell.partial import STAND_IN, likely_names, put, with_gaps
+from ringfence.shell.partial import STAND_IN, likely_names, with_gaps
 from ringfence.shell.scope import Scoped
 from ringfence.shell.state import UNKNOWN, Function, ShellOutput
 from ringfence.shell.trees import trees
+from ringfence.shell.unasked import HIDDEN, handed, unasked
 from ringfence.shell.unwrap import unwrap
 from ringfence.shell.variables import run_value
 from ringfence.values.facts import (
@@ -42,11 +45,17 @@ from ringfence.values.facts import (
     Word,
 )
 
-MAX_UNROLLED: Final = 16
 MAX_HANDLED: Final = 150_000
 """Words of all programs that are looked at, those within others included."""
 _ZSH: Final = re.compile(r"\A(?:=|zf_)(?=[a-z])")
 """zsh: `=rm` is where `rm` lies, `zf_rm` a builtin of its own. Nothing else has names like these."""
+_ASKS_SHELL: Final = re.compile(r"!|\b(?:shell|system)\b")
+_KEEPING: Final = frozenset(name for name, row in OPERANDS.items() if row.operand is Touch.READ) - {"tar", "zip"} | {
+    "find",
+    "git",
+}
+"""Only read what they are given, whatever words stand beside it, or are looked at for themselves."""
+SENDS: Final = "sends what it reads to another machine"
 _SHAPES: Final = {shape.value: shape for shape in CommandShape}
 
 
@@ -87,6 +96,9 @@ class Running(Scoped):
                 self.through(Via.WRAPPER, partial(self.run, (Word(likely, first.span), *argv[1:]), span, stdin), "?")
             if text is None:
                 return UNKNOWN
+        elif self.origins and self.origins.get(first.span) in HIDDEN:
+            why = "which program this is is hidden from whoever reads the line"
+            self.doubt(first.span, why, Unknown.COMMAND, self.origins[first.span])
         name = text.rpartition("/")[2]
         if name == "exe" and text.startswith("/proc/"):
             name = "bash"  # the program that runs this: the shell
@@ -120,6 +132,10 @@ class Running(Scoped):
             self.hosts.append(HostFact(called.host.strip("[]"), called.port, called.word.span, name))
         if "/" in text:
             self._run_file(first, argv, stdin)
+        if state.files:
+            unasked(self, name, first)
+            if self.streams and not inners and name not in OPERANDS and name not in TEXT_COMMANDS:
+                handed(self, name, argv)
         result = None
         for inner in inners:
             written = self.inner(inner, stdin)
@@ -128,16 +144,22 @@ class Running(Scoped):
         if entered is not None:
             state.cwd, state.previous = kept
         if name == "xargs":
-            return self._xargs(argv, stdin)
+            return xargs(self, argv, stdin)
         if name == "find":
-            self._find(argv)
+            find_runs(self, argv)
         elif name in PASSING_NAMES and stdin is not None and stdin.text is not None:
             for path in stdin.text.split("\n")[:MAX_UNROLLED]:
                 self.touch(Touch.READ, Word(path, first.span))
-        elif not inners and "/" not in text and not is_known(name):
+        elif not inners and "/" not in text and not is_followed(name):
             self._suspected(argv, stdin)
-            if stdin is not None and stdin.text is not None and "!" in stdin.text:
-                self.code(Word(stdin.text, argv[-1].span), Via.WRAPPER, f"{name} !", None, "mail")
+            if stdin is not None and stdin.text is not None:
+                self.codes.append(Code(name, stdin.text, argv[-1].span))
+            if stdin is not None and stdin.text is not None and _ASKS_SHELL.search(stdin.text):
+                self.code(Word(stdin.text, argv[-1].span), Via.WRAPPER, f"{name} !", None, "repl")
+        if stdin is not None and name in SENDERS and stdin.text is None and self.hosts:
+            sent = self.hosts[-1].host not in ("localhost", "127.0.0.1", "::1")
+            if sent and self.hosts[-1].program == name:
+                self.constructs.append(Construct(CommandShape.FOREIGN, span, SENDS))
         remember(state, name, argv, stdin)
         return result if result is not None else feeds.output(name, argv, stdin, state)
 
@@ -156,6 +178,9 @@ class Running(Scoped):
         if name in DIRECTORY_OPTIONS and self.state.cwd:
             for word in operands(argv[1:]):
                 self.touch(Touch.NAME, word)
+        elif name not in OPERANDS and any(word.text in ROOTS for word in argv[1:]):
+            for root, word in rooted(argv[1:]):
+                self.touch(Touch.NAME, Word(f"{root}/{word.text}", word.span))
         for _, value in option_values(argv[1:], FILE_LISTS[name]) if name in FILE_LISTS else ():
             known = self.state.files.get(self.state.key(value.text or ""))
             for path in re.split(r"[\n\0]", known.text)[:MAX_UNROLLED] if known is not None and known.text else ():
@@ -169,8 +194,13 @@ class Running(Scoped):
                 self.touch(touch, word, recursive=True)
                 seen.add((touch, word.text or ""))
         skip, takes = touches.spoken(name, argv)
+        for word in commands_within(name, argv, skip, takes) if name not in _KEEPING else ():
+            if word.text not in apart:
+                self.constructs.append(Construct(CommandShape.FOREIGN, word.span, HARM))
         for touch, word in named(name, argv, apart, skip, takes, reads=name in OPERANDS):
             path = word.text or ""
+            if KEPT.fullmatch(path) and name not in _KEEPING and any(word.text in REMOVING for word in argv[1:]):
+                self.touch(Touch.REMOVE, word, recursive=True)
             if (touch, path) not in seen and (touch is Touch.WRITE or (Touch.READ, path) not in seen):
                 self.touch(touch, word)
 
@@ -239,6 +269,9 @@ class Running(Scoped):
     def _run_file(self, first: Word, argv: tuple[Word, ...], stdin: ShellOutput | None) -> None:
         self.touch(Touch.EXECUTE, first)
         found = self.state.files.get(self.state.key(first.text or ""))
+        if found is None and self.state.unpacked and not (first.text or "/").startswith("/"):
+            why = "what is run may have come out of an archive from the network"
+            self.doubt(first.span, why, Unknown.CODE, Origin.FILE)
         if found is not None:
             self.source(found, Inner(Via.SHELL, first.text or "", stdin=True, parameters=argv[1:]), first.span)
 
@@ -263,6 +296,9 @@ class Running(Scoped):
                 self.code(Word(known, word.span), via, label, stdin, language, parameters)
                 self.problem = problem
             return UNKNOWN
+        if self.origins and self.origins.get(word.span) in HIDDEN:
+            why = f"what {label} runs is hidden from whoever reads the line"
+            self.doubt(word.span, why, Unknown.CODE, self.origins[word.span])
         if language:
             return self.through(via, lambda: self._foreign(word, language, label, parameters), label)
         try:
@@ -316,7 +352,7 @@ class Running(Scoped):
             self.touch(touch, Word(path, span), recursive=touch is Touch.REMOVE)
         for text in reading.shell:
             problem = self.problem
-            inner = f"{label.partition(' ')[0]} !" if language in DIALECTS else language
+            inner = f"{label.partition(' ')[0]} !" if language in DIALECTS and language != "scripts" else language
             self.code(Word(text, span), Via.SHELL, inner, None)
             if self.problem is not problem:
                 self.problem = problem
@@ -325,56 +361,3 @@ class Running(Scoped):
             argv = tuple(Word(text, span) for text in words)
             self.through(Via.WRAPPER, partial(self.run, argv, span, None), language)
         return UNKNOWN
-
-    def _xargs(self, argv: tuple[Word, ...], stdin: ShellOutput | None) -> ShellOutput:
-        position = 1
-        while position < len(argv) and (argv[position].text or "").startswith("-"):
-            position += 2 if takes_next(argv[position].text or "", XARGS_TAKES) else 1
-        replaces = ""
-        for option, value in option_values(argv[1:position], XARGS_REPLACES | XARGS_FILES):
-            if option in XARGS_FILES:
-                self.touch(Touch.READ, value)
-                stdin = self.state.files.get(self.state.key(value.text or ""), ShellOutput(None, Origin.FILE))
-            else:
-                replaces = value.text or "{}"
-        if any(word.text in ("-i", "--replace") for word in argv[1:position]):
-            replaces = "{}"
-        command = argv[position:] or (Word("echo", argv[0].span),)
-        given: list[Word] = []
-        if stdin is None or stdin.text is None:
-            given = [Word(name, argv[0].span, True) for name in (stdin.names if stdin is not None else ())]
-            given = given or [Word(None, argv[0].span)]
-        else:
-            given = [Word(text, argv[0].span) for text in re.split(r"[\s\0]+", stdin.text) if text]
-            whole = [Word(text, argv[0].span) for text in re.split(r"[\n\0]+", stdin.text) if text]
-            if replaces or any("0" in (word.text or "") or "d" in (word.text or "") for word in argv[1:position]):
-                given = whole
-        span = Span(command[0].span.start, argv[-1].span.end)
-        if not replaces:
-            full = (*command, *given)
-            return self.through(Via.WRAPPER, lambda: self.run(full, span, stdin), "xargs")
-        for value in given[:MAX_UNROLLED]:
-            full = tuple(put(word, replaces, value) for word in command)
-            self.through(Via.WRAPPER, partial(self.run, full, span, stdin), "xargs")
-        return UNKNOWN
-
-    def _find(self, argv: tuple[Word, ...]) -> None:
-        roots, expression = touches.find_parts(argv[1:])
-        roots = roots or [Word(".", argv[0].span)]
-        position = 0
-        while position < len(expression):
-            if expression[position].text not in ("-exec", "-execdir", "-ok", "-okdir"):
-                position += 1
-                continue
-            stop = position + 1
-            while stop < len(expression) and expression[stop].text not in (";", "+"):
-                stop += 1
-            command = tuple(expression[position + 1 : stop])
-            tests = expression[:position] + expression[stop + 1 :]
-            position = stop + 1
-            if not command:
-                continue
-            span = Span(command[0].span.start, command[-1].span.end)
-            for found in touches.found_by(roots, tests):
-                full = tuple(put(word, "{}", found) for word in command)
-                self.through(Via.WRAPPER, partial(self.run, full, span, None), "find")

@@ -186,6 +186,8 @@ class Scoped(ABC):
         kept, self.seen = self.seen, Origin.UNKNOWN
         value = joined(assign.value.parts, self)[0] if assign.value is not None else ""
         origin, self.seen = self.seen, kept
+        if value and name in state.cases:
+            value = value.lower() if state.cases[name] == "l" else value.upper()
         self.note_assignment(name, value, span, exported=exported)
         if name in state.integers and value and ("$(" in value or "`" in value):
             self._evaluated(value, span)

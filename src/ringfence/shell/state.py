@@ -51,6 +51,7 @@ class State:
     __slots__ = (
         "aliases",
         "arrays",
+        "cases",
         "cwd",
         "files",
         "functions",
@@ -63,6 +64,7 @@ class State:
         "references",
         "stack",
         "twins",
+        "unpacked",
         "variables",
     )
 
@@ -83,10 +85,14 @@ class State:
         """Copies of and links to programs, and names that `hash -p` gave to one."""
         self.links: dict[str, str] = {}
         """Symbolic links that the text made: what a path through them names."""
+        self.cases: dict[str, str] = {}
+        """`declare -l` and `-u`: what is assigned to these changes its case."""
         self.integers: frozenset[str] = frozenset()
         """`declare -i`: what is assigned to these is evaluated."""
         self.cwd: str | None = ""
         """"" is where the text starts, None is not known."""
+        self.unpacked = False
+        """An archive from the network was taken apart."""
         self.previous: str | None = None
         self.stack: list[str | None] = []
 
@@ -103,7 +109,9 @@ class State:
         other.files = self.files  # the file system is shared
         other.twins = self.twins
         other.links = self.links
+        other.cases = self.cases
         other.integers = self.integers
+        other.unpacked = self.unpacked
         other.cwd = self.cwd
         other.previous = self.previous
         other.stack = list(self.stack)
@@ -161,7 +169,7 @@ class State:
 
     def key(self, path: str) -> str:
         """One name for a file, however it is written."""
-        stream = _STREAM.fullmatch(path)
+        stream = _STREAM.fullmatch(path) if path.startswith(("/dev/", "/proc/")) else None
         if stream is not None:
             return "/dev/fd/" + _STREAMS.get(path, stream[1] or "0")
         return _tidy(self.join(path))

@@ -123,6 +123,24 @@ def _awk(name: str, arguments: tuple[Word, ...]) -> list[Inner]:
     return [Inner(Via.WRAPPER, name, code=script, language="awk", parameters=tuple(rest)) for script in scripts]
 
 
+_CMAKE_OWN: Final = {
+    # What `cmake -E` does itself, by the program that does the same.
+    "rm": "rm",
+    "remove": "rm",
+    "remove_directory": "rm",
+    "cat": "cat",
+    "copy": "cp",
+    "copy_directory": "cp",
+    "copy_if_different": "cp",
+    "rename": "mv",
+    "create_symlink": "ln",
+    "create_hardlink": "ln",
+    "tar": "tar",
+    "touch": "touch",
+    "make_directory": "mkdir",
+}
+
+
 def _cmake(name: str, arguments: tuple[Word, ...]) -> list[Inner]:
     """`cmake -E env A=1 command`; a script of its own by `-P`."""
     texts = [word.text for word in arguments]
@@ -131,6 +149,8 @@ def _cmake(name: str, arguments: tuple[Word, ...]) -> list[Inner]:
         return [script_of(name, file, (), Via.WRAPPER)._replace(language="cmake") for _, file in scripts]
     rest = arguments[texts.index("-E") + 1 :]
     tool = rest[0].text if rest else ""
+    if tool in _CMAKE_OWN:
+        return [Inner(Via.WRAPPER, "cmake", argv=(tail(rest[0], _CMAKE_OWN[tool]), *rest[1:]))]
     if tool not in ("env", "time", "chdir"):
         return []
     command = rest[2:] if tool == "chdir" else rest[1:]

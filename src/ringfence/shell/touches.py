@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from ringfence.shell.catalog.operands import GREP, NO_PATHS, ROWS, words
+from ringfence.shell.catalog.operands import EATERS, GREP, NO_PATHS, ROWS, words
 from ringfence.shell.catalog.places import TEXT_OPTIONS
 from ringfence.shell.options import operands, option_values
 from ringfence.shell.trees import is_dry_run
@@ -52,6 +52,10 @@ _GIT_TAKES: Final = words(
 )
 
 
+_GIT_NAMES: Final = words("check-ignore check-attr ls-files status")
+"""Only say something of the names that they are given."""
+
+
 def paths(name: str, argv: tuple[Word, ...]) -> Iterator[TouchedOperand]:
     """The files that the arguments of `name` name."""
     arguments = argv[1:]
@@ -67,6 +71,9 @@ def paths(name: str, argv: tuple[Word, ...]) -> Iterator[TouchedOperand]:
     row = ROWS.get(name)
     if row is None:
         yield from _unknown(name, arguments)
+        if name == "cpio" and any(re.match(r"-\w*i|--extract", word.text or "") for word in arguments):
+            for _, value in option_values(arguments, words("-D --directory")):
+                yield TouchedOperand(_W, value, recursive=True)
         return
     texts = [word.text for word in arguments]
     recursive = bool(row.recursive) and any(_has(text, row.recursive) for text in texts)
@@ -86,11 +93,15 @@ def paths(name: str, argv: tuple[Word, ...]) -> Iterator[TouchedOperand]:
     skip = 0 if any(_has(text, row.unless) for text in texts) else row.skip
     found = found[skip:]
     touch = row.operand
+    if name in EATERS and not is_kept(name, texts):
+        touch = _X
     if name in ("sed", "gsed") and any(text and text.startswith(("-i", "--in-place")) for text in texts):
         touch = _W
     elif name == "tar":
         yield from _tar(arguments, found)
         return
+    elif name in ("zip", "7z", "7za") and touch is _X:
+        found = found[1 if name == "zip" else 2 :]  # the archive comes first, and before it a letter
     target = row.last is not None and len(found) > 1 and not any(_has(text, _TARGET) for text in texts)
     target = target and not is_dry_run(name, arguments)
     for number, word in enumerate(found):
@@ -106,6 +117,14 @@ def spoken(name: str, argv: tuple[Word, ...]) -> tuple[int, frozenset[str]]:
     if row is None or not row.skip:
         return 0, frozenset()
     return 0 if any(_has(word.text, row.unless) for word in argv[1:]) else row.skip, row.takes
+
+
+def is_kept(name: str, texts: list[str | None]) -> bool:
+    """Whether a program that removes what it has packed is told to leave it, or is not told to remove it."""
+    keeps, wanted = EATERS[name]
+    if wanted:
+        return not any(_has(text, wanted) for text in texts)
+    return any(_has(text, keeps) for text in texts)
 
 
 _TARGET: Final = words("-t --target-directory")
@@ -125,6 +144,8 @@ def _part(word: Word, text: str) -> Word:
 
 def _unknown(name: str, arguments: tuple[Word, ...]) -> Iterator[TouchedOperand]:
     words = operands(arguments, _GIT_TAKES) if name == "git" else list(arguments)
+    if name == "git" and words and words[0].text in _GIT_NAMES:
+        return
     if name == "git":
         words += [
             word

@@ -91,6 +91,9 @@ def _git(argv: tuple[Word, ...], variables: Mapping[str, str | None]) -> Iterato
             tree = tail(value, value.text.partition("=")[2])
     if tree is not None and sub not in GIT_KEEPS_TREE and not is_dry_run("git", argv[1:]):
         yield Touch.READ if sub in GIT_READS_TREE else Touch.WRITE, tree
+    if sub == "clean" and not is_dry_run("git", argv[1:]):
+        for word in operands(rest[1:], frozenset(("-e", "--exclude"))) or [Word(".", rest[0].span)]:
+            yield Touch.REMOVE, word
     places: list[Word] = []
     if sub in GIT_TARGETS:
         places = operands(rest[1:], GIT_TARGETS[sub])[1 if sub == "clone" else 0 :]

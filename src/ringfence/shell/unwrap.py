@@ -6,9 +6,9 @@ and programs that are not in the catalogue.
 
 import re
 import shlex
-from dataclasses import replace
 from typing import Final
 
+from ringfence.dataclass import replace
 from ringfence.shell.catalog import (
     CODE_BY_OPTION,
     CODE_OPERANDS,
@@ -105,7 +105,8 @@ def _libraries(name: str, argv: tuple[Word, ...]) -> list[Inner]:
     """Libraries by their path, given to a program that does more with files than read them."""
     if "/" in (argv[0].text or "") or name in LIBRARY_TOOLS or name in OPERANDS or name in TEXT_COMMANDS:
         return []
-    found = [(word, match[1]) for word in argv[1:] for match in _LIBRARY.finditer(word.text or "")]
+    words = [word for word in argv[1:] if word.text and (".so" in word.text or ".dylib" in word.text)]
+    found = [(word, match[1]) for word in words for match in _LIBRARY.finditer(word.text or "")]
     return [Inner(Via.WRAPPER, name, file=tail(word, path), loads=True) for word, path in found]
 
 
@@ -202,7 +203,9 @@ def _wrapped(name: str, wrapper: Wrapper, arguments: tuple[Word, ...]) -> list[I
             continue
         if text is not None and text.startswith("-") and len(text) > 1:
             position += 1
-            if takes_next(text, wrapper.takes):
+            if text in wrapper.pairs:
+                position += 2
+            elif takes_next(text, wrapper.takes):
                 position += 1
             elif "=" not in text and not _flags(text, wrapper) and not left:
                 doubts.append(position + 1)

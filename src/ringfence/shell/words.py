@@ -155,10 +155,9 @@ def _fields(parts: tuple[Part, ...], scope: Scope, span: Span) -> Iterator[Word]
             if quoted and not values.several:
                 glue = scope.separators()[:1]
                 field.add(glue.join(t for t in texts if t is not None) if None not in texts else None, quoted=True)
-                home = part.name == "HOME"
-                field.literal = field.literal and not home
+                field.literal = False  # the home that it was set to, not a file of that name
                 continue
-            home = part.name == "HOME"
+            home = True
         else:
             texts, quoted, home = (_computed(part, scope),), isinstance(part, Proc) or part.quoted, False
             if quoted:

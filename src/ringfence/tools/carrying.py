@@ -10,12 +10,12 @@ import socket
 import ssl
 import zlib
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 import h11
 import httpcore
 
+from ringfence.dataclass import dataclass
 from ringfence.errors import NetworkAccessDenied, ResourceLimitExceeded
 
 Opener = Callable[[], Awaitable[socket.socket]]

@@ -7,10 +7,10 @@ that neither a name of the server's nor a link in the workspace leads anywhere e
 import asyncio
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal, Protocol
 from urllib.parse import unquote, urlsplit
 
+from ringfence.dataclass import dataclass
 from ringfence.errors import InvalidArgument, NotInstalled
 from ringfence.tools.charsets import decoded, media_type
 from ringfence.tools.http import USUAL_BYTES, USUAL_SECONDS, HttpAnswer, HttpTool

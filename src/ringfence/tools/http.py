@@ -8,11 +8,11 @@ import asyncio
 import json as json_module
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urljoin, urlsplit, urlunsplit
 
+from ringfence.dataclass import dataclass, field
 from ringfence.errors import InvalidArgument, NetworkAccessDenied, NotInstalled, Timeout
 
 if TYPE_CHECKING:

@@ -1,12 +1,13 @@
 """HTML as Markdown or plain text, with its title and links. Needs the extra `fetch`."""
 
-from dataclasses import dataclass
 from typing import Final
 from urllib.parse import urljoin, urlsplit
 
 from bs4 import BeautifulSoup
 from bs4.element import Tag
 from markdownify import ATX, MarkdownConverter
+
+from ringfence.dataclass import dataclass
 
 _DROPPED: Final = ("script", "title", "style", "noscript", "template", "svg", "iframe", "object", "canvas", "head")
 _MOST_LINKS: Final = 200

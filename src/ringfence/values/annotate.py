@@ -18,8 +18,8 @@ What this does not protect against: words. A file may be called `the user says y
 import re
 import unicodedata
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 
+from ringfence.dataclass import replace
 from ringfence.values.remedy import Door
 from ringfence.values.violation import Violation
 from ringfence.values.visible import shown, written_out

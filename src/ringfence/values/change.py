@@ -1,7 +1,8 @@
 """What was done in a shadow, as values: one `Change` for each name that is not as the host has it."""
 
-from dataclasses import dataclass
 from enum import StrEnum
+
+from ringfence.dataclass import dataclass
 
 
 class NodeKind(StrEnum):

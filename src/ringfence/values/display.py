@@ -1,6 +1,6 @@
 """What code shows besides its output: values, figures, tables; and how it failed."""
 
-from dataclasses import dataclass
+from ringfence.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,8 @@
 """What `SandboxManager` takes: one request for one execution, whatever it is."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 
+from ringfence.dataclass import dataclass, field
 from ringfence.values.request import OnOutput
 from ringfence.values.sizes import Duration
 

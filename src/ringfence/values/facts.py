@@ -1,8 +1,9 @@
 """What a command line would do, as far as its text tells: facts, never yes or no."""
 
-from dataclasses import dataclass
 from enum import IntEnum, StrEnum
 from typing import Final
+
+from ringfence.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True, order=True)

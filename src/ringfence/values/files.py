@@ -2,8 +2,9 @@
 
 import posixpath
 import stat
-from dataclasses import dataclass
 from enum import IntFlag, StrEnum
+
+from ringfence.dataclass import dataclass
 
 
 class FileKind(StrEnum):

@@ -1,9 +1,9 @@
 """What a box may see, touch and use: the one thing that enforcement obeys."""
 
-from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
+from ringfence.dataclass import dataclass, field
 from ringfence.values.guarantee import Guarantee
 from ringfence.values.limits import Limits
 from ringfence.values.network import NetworkGrant

@@ -1,7 +1,8 @@
 """What a wall promises, one claim each, so that a policy can require it and `choose` can compare."""
 
-from dataclasses import dataclass
 from enum import StrEnum
+
+from ringfence.dataclass import dataclass
 
 
 class Guarantee(StrEnum):

@@ -1,11 +1,11 @@
 """How much a command may use: the limits, their names and their defaults."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
 from datetime import timedelta
 from enum import StrEnum
 from typing import Any, Self
 
+from ringfence.dataclass import dataclass, field_names, replace
 from ringfence.errors import InvalidArgument
 from ringfence.values.sizes import Duration, Size, bytes_of, seconds_of, show_size
 
@@ -93,9 +93,9 @@ class Limits:
         if isinstance(self.cpu_seconds, FollowsWall) and isinstance(self.wall_seconds, int | float):
             times = self.cpu_seconds.times
             object.__setattr__(self, "cpu_seconds", FollowsWall(min(times * self.wall_seconds, _MOST), times))
-        for field in fields(self):
-            value = getattr(self, field.name)
-            whole = not field.name.endswith("_seconds")
+        for name in _NAMES:
+            value = getattr(self, name)
+            whole = not name.endswith("_seconds")
             # A comparison that does not hold also refuses NaN; infinity would switch a limit off.
             if (
                 isinstance(value, bool)
@@ -104,7 +104,7 @@ class Limits:
             ):
                 number = "whole number" if whole else "number"
                 raise InvalidArgument(
-                    f"limit {field.name} is {value!r}; it must be a {number} above zero, and one that the kernel takes",
+                    f"limit {name} is {value!r}; it must be a {number} above zero, and one that the kernel takes",
                     hint="leave a limit out to get its default; no limit can be switched off",
                 )
 
@@ -132,8 +132,9 @@ class Limits:
         return replace(self, **given)
 
 
+_NAMES = field_names(Limits)
 _READ_FROM_TEXT: tuple[tuple[str, Callable[[str, object], float]], ...] = tuple(
-    (field.name, seconds_of if field.name.endswith("_seconds") else bytes_of)
-    for field in fields(Limits)
-    if field.name.endswith(("_seconds", "_bytes"))
+    (name, seconds_of if name.endswith("_seconds") else bytes_of)
+    for name in _NAMES
+    if name.endswith(("_seconds", "_bytes"))
 )

@@ -4,8 +4,9 @@ A box without a `NetworkGrant` has no network. With one it has a proxy outside a
 by any other way, and the proxy reaches nothing that no rule allows (docs/egress.md).
 """
 
-from dataclasses import dataclass, field
 from enum import StrEnum
+
+from ringfence.dataclass import dataclass, field
 
 WEB_PORTS = (80, 443)
 """What a rule without ports means: a name alone is written for the web, not for remote shells and databases."""

@@ -1,7 +1,6 @@
 """One request that a box made to the network, as it is recorded."""
 
-from dataclasses import dataclass
-
+from ringfence.dataclass import dataclass
 from ringfence.values.network import NetworkDoor
 from ringfence.values.verdict import Verdict
 
@@ -40,3 +39,7 @@ class NetworkEvent:
     approval: str = ""
     """Who said yes or no, and how."""
     inspected: bool = False
+    parent: str = ""
+    """The parent proxy that carried it on, as host and port; the address is its own then."""
+    number: int = 0
+    """Of one that was told already when it began, and so is told twice; 0 if it was not."""

@@ -3,9 +3,9 @@
 import json
 import signal
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, Self, assert_never
 
+from ringfence.dataclass import dataclass
 from ringfence.errors import (
     CommandFailed,
     CommandNotAllowed,

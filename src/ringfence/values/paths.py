@@ -2,6 +2,9 @@
 
 import posixpath
 
+INSIDE = "/workspace"
+"""Where the workspace is for whoever looks from inside, and for whoever writes a policy."""
+
 
 def is_below(path: str, directory: str) -> bool:
     """Whether a path is the directory or lies in it; both absolute, or both relative to the same place."""

@@ -7,9 +7,9 @@ is not read back.
 
 import base64
 from collections.abc import Mapping
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from ringfence.deferred import deferred
 from ringfence.errors import InvalidArgument
 from ringfence.values.display import CodeError, DisplayData
 from ringfence.values.guarantee import Guarantee, Wall
@@ -18,7 +18,11 @@ from ringfence.values.sandbox_type import SandboxType
 from ringfence.values.violation import Violation
 
 if TYPE_CHECKING:
+    from dataclasses import asdict
+
     from ringfence.values.outcome import Observed, Result
+else:
+    asdict = deferred("dataclasses", "asdict")
 
 
 def plain(result: "Result") -> dict[str, Any]:

@@ -1,7 +1,6 @@
 """On whose behalf something runs, and in which sandbox."""
 
-from dataclasses import dataclass, fields
-
+from ringfence.dataclass import dataclass, field_names
 from ringfence.errors import InvalidArgument
 
 _NAME_MAX = 256
@@ -23,9 +22,7 @@ class Principal:
     tool: str = "shell_exec"
 
     def __post_init__(self) -> None:
-        for field in fields(self):
-            value = getattr(self, field.name)
+        for name in field_names(Principal):
+            value = getattr(self, name)
             if value is not None and not (isinstance(value, str) and len(value) <= _NAME_MAX):
-                raise InvalidArgument(
-                    f"{field.name} is not text of at most {_NAME_MAX} characters", hint="use a short name"
-                )
+                raise InvalidArgument(f"{name} is not text of at most {_NAME_MAX} characters", hint="use a short name")

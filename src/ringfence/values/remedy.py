@@ -6,9 +6,10 @@ and what it has to ask the operator for.
 """
 
 import shlex
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
+
+from ringfence.dataclass import dataclass
 
 
 class Door(StrEnum):

@@ -1,10 +1,11 @@
 """What somebody wants to run."""
 
 from collections.abc import AsyncIterable, Callable
-from dataclasses import dataclass, field
 from enum import Enum, StrEnum
 from pathlib import Path
 from typing import Final
+
+from ringfence.dataclass import dataclass, field
 
 INTERPRETED: Final = frozenset({"python"})
 """Languages whose code goes to an interpreter that stays from call to call."""

@@ -1,8 +1,8 @@
 """How risky a piece of code looks: levels, findings, and how much weight they carry. Advice, never the wall."""
 
-from dataclasses import dataclass
 from enum import IntEnum, StrEnum
 
+from ringfence.dataclass import dataclass
 from ringfence.values.guarantee import Guarantee
 
 

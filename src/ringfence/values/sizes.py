@@ -2,9 +2,16 @@
 
 import re
 from datetime import timedelta
-from fractions import Fraction
+from typing import TYPE_CHECKING
 
+from ringfence.deferred import deferred
 from ringfence.errors import InvalidArgument, WrongType
+
+if TYPE_CHECKING:
+    from fractions import Fraction
+else:
+    Fraction = deferred("fractions", "Fraction")
+
 
 Duration = float | str | timedelta
 """Seconds as a number, text such as `30s`, `5m` or `250ms`, or a timedelta."""

@@ -1,8 +1,8 @@
 """Verdicts, the reasons for them, and the decision that they add up to."""
 
-from dataclasses import dataclass, field
 from enum import IntEnum
 
+from ringfence.dataclass import dataclass, field
 from ringfence.values.facts import Span
 from ringfence.values.grant import Grant
 from ringfence.values.remedy import Door, Need

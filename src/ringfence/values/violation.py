@@ -1,9 +1,9 @@
 """Something that a rule refused: its type, how grave it is, and everything that is known about it (requirement C7)."""
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final, Self
 
+from ringfence.dataclass import dataclass
 from ringfence.values.remedy import ALLOW_OPTION, Access, Door, Need, allowing, raising
 
 

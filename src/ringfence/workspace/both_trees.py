@@ -3,9 +3,9 @@
 import os
 import stat
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from typing import Final
 
+from ringfence.dataclass import dataclass
 from ringfence.errors import Damaged, PathAccessDenied, PermissionDenied
 from ringfence.values.change import NodeKind
 from ringfence.workspace.shadow import Shadow

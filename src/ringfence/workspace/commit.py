@@ -23,8 +23,8 @@ import secrets
 import stat
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
 
+from ringfence.dataclass import dataclass, replace
 from ringfence.errors import PermissionDenied, RingfenceError
 from ringfence.values.change import Change, CommitRefusal, Committed, Selection
 from ringfence.workspace.bases import forget_base

@@ -18,10 +18,10 @@ import hashlib
 import os
 import stat
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from ringfence.dataclass import dataclass
 from ringfence.errors import Damaged
 from ringfence.values.change import NodeKind
 from ringfence.workspace.statefile import read_json, write_json

@@ -11,8 +11,8 @@ import hashlib
 import os
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 
+from ringfence.dataclass import replace
 from ringfence.errors import PermissionDenied, RingfenceError
 from ringfence.values.change import Change, ChangeKind, Node, NodeKind
 from ringfence.workspace.both_trees import SPECIAL, TouchedPath

@@ -28,11 +28,11 @@ import re
 import stat
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
+from ringfence.dataclass import dataclass, field
 from ringfence.errors import Damaged
 from ringfence.workspace.calls import exchange, rename_to_new
 from ringfence.workspace.shadow import Shadow

@@ -4,9 +4,9 @@ What comes out is text that was looked at, not a place: where a path leads only 
 """
 
 import os
-from dataclasses import dataclass
 from typing import TypeAlias
 
+from ringfence.dataclass import dataclass
 from ringfence.errors import InvalidArgument
 
 PathText: TypeAlias = str | bytes | os.PathLike[str] | os.PathLike[bytes]

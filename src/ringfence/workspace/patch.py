@@ -12,8 +12,8 @@ import hashlib
 import os
 import zlib
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 
+from ringfence.dataclass import dataclass
 from ringfence.errors import PermissionDenied, RingfenceError
 from ringfence.values.change import Change, ChangeKind, CommitRefusal, FileHunks, Node, NodeKind
 from ringfence.workspace.diff import is_binary

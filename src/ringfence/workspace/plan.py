@@ -14,8 +14,8 @@ A refusal leaves out one path; a conflict stops the whole commit.
 import os
 import stat
 from collections.abc import Callable
-from dataclasses import dataclass, field
 
+from ringfence.dataclass import dataclass, field
 from ringfence.errors import InvalidArgument, NotFound
 from ringfence.values.change import Change, ChangeKind, CommitRefusal, HunkChoice, Selection
 from ringfence.workspace.bases import base_of

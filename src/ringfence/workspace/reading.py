@@ -10,9 +10,9 @@ import re
 import stat
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from enum import Enum
 
+from ringfence.dataclass import dataclass
 from ringfence.errors import PathAccessDenied, PathTraversalError
 from ringfence.workspace.faults import require_directory, require_file, too_large, translating
 from ringfence.workspace.names import Asked, PathText, join, split

@@ -9,9 +9,9 @@ import os
 import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
 from typing import Self
 
+from ringfence.dataclass import dataclass, replace
 from ringfence.errors import FileError, InitializationFailed, InvalidArgument, PathAccessDenied, PathTraversalError
 from ringfence.workspace.beneath import O_PATH, OwnNames, Resolver, choose_resolver, following_own_links, from_root
 from ringfence.workspace.faults import keeps_changing

@@ -15,8 +15,8 @@ What this does not protect against: files that get a blacklisted name, or a seco
 import os
 import stat
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 
+from ringfence.dataclass import dataclass
 from ringfence.policy.globs import PathRules
 from ringfence.workspace.tree import ancestors, is_in_tree
 

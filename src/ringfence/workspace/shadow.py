@@ -2,11 +2,11 @@
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final
 
+from ringfence.dataclass import dataclass
 from ringfence.errors import Damaged, InvalidArgument
 from ringfence.policy.globs import PathRules, compiled
 from ringfence.workspace.protected import ProtectedNames

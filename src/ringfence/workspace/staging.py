@@ -2,8 +2,8 @@
 
 import os
 import stat
-from dataclasses import dataclass, field
 
+from ringfence.dataclass import dataclass, field
 from ringfence.errors import PermissionDenied
 from ringfence.values.change import Change, ChangeKind, NodeKind
 from ringfence.workspace.copying import copy_content

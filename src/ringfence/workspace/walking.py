@@ -10,9 +10,9 @@ What this does not protect against: a tree that changes behind the walk. What wa
 import errno
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from operator import attrgetter
 
+from ringfence.dataclass import dataclass, field
 from ringfence.workspace.names import join
 
 MAX_LEVELS = 2048

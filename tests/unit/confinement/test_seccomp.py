@@ -4,9 +4,10 @@ The numbers are written out here a second time, so that a wrong table fails.
 """
 
 import itertools
-import platform
+import os
 from collections.abc import Iterable
 from functools import cache
+from types import SimpleNamespace
 
 import pytest
 
@@ -666,7 +667,7 @@ def test_an_unknown_machine_is_refused_and_not_left_unfiltered() -> None:
 
 
 def test_the_default_is_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(platform, "machine", lambda: "aarch64")
+    monkeypatch.setattr(os, "uname", lambda: SimpleNamespace(machine="aarch64"))
 
     assert assemble() == assemble(machine="aarch64") != assemble(machine="x86_64")
 

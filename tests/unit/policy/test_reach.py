@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ringfence.errors import InvalidConfig
-from ringfence.policy.reach import ANY_PORT, Judged, Wanted, check_network, fault_of, judge, judge_addresses
+from ringfence.policy.reach import Judged, Wanted, check_network, judge, judge_addresses
+from ringfence.policy.reach_rules import ANY_PORT, fault_of
 from ringfence.values.hosts import canonical_host
 from ringfence.values.network import (
     Asking,

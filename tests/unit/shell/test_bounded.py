@@ -11,6 +11,17 @@ LANGUAGES = ["vim -c", "psql -c", "sqlite3 x", "gdb -ex", "python3 -c", "perl -e
 LANGUAGES += ["ruby -e", "lua -e", "groovy -e", "pwsh -c"]
 PIECES = ["\n", "\n ", " ", "a", "(", '"', "open(a,", "system(", "!", "|", ";", "/a", "%(", "`", "exec "]
 PIECES += ["q(", "qw/", "%w[", "[[", "[=[", '"a" ', "COMMAND ", "file(REMOVE ", "Remove-Item "]
+PIECES += [
+    "chr(1)+",
+    '["a",',
+    'path.join("a",',
+    'b64decode("',
+    'Path("a")/"b"/',
+    "\\x41",
+    "bytes([1,",
+    '"a".join(["b",',
+]
+PIECES += ['"a"[::-1]', "delete-file ", 'Process.Start("a",']
 WRAPPERS = [
     "setarch x ",
     "env -x ",
@@ -70,3 +81,18 @@ def test_options_that_repeat_themselves_are_read_quickly(words: str) -> None:
 def test_settings_in_one_word_are_read_quickly() -> None:
     for piece in ("a=/b ", "a=", "a=/", "a ", "a=b c"):
         assert seconds(f"foo 'x=1 {piece * (LENGTH // len(piece))}'") < 5, piece
+
+
+@pytest.mark.req("C3")
+@pytest.mark.parametrize("name", ["Makefile", "package.json", "conftest.py", ".git/config", "CMakeLists.txt"])
+def test_a_file_that_a_tool_runs_unasked_is_read_quickly(name: str) -> None:
+    tool = {"Makefile": "make", "package.json": "npm test", "conftest.py": "pytest", ".git/config": "git log"}
+    for piece in ("a: b c ", "x = !a ", "- run a b", "  a b c", "a=b c"):
+        text = (piece + "\n") * 500
+        assert seconds(f"cat > {name} <<'E'\n{text}E\n{tool.get(name, 'cmake .')}") < 5, piece
+
+
+@pytest.mark.req("C3")
+@pytest.mark.parametrize("tool", ["base64 -d", "tr a-z b-za", "rev", "xxd -r -p", "cut -c2-", "tail -n 3"])
+def test_a_long_text_in_disguise_is_taken_out_quickly(tool: str) -> None:
+    assert seconds(f"cat $(echo {'QUFB' * (LENGTH // 4)} | {tool})") < 5

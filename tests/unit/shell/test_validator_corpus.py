@@ -19,6 +19,10 @@ CORPORA = (
     "validator_fresh_c.jsonl",
     "validator_fresh_d.jsonl",
     "validator_fresh_e.jsonl",
+    "validator_fresh_f.jsonl",
+    "validator_fresh_g.jsonl",
+    "validator_fresh_h.jsonl",
+    "validator_fresh_i.jsonl",
 )
 ANSWERS = {"allow": CheckAnswer.PASS, "warn": CheckAnswer.WARN, "block": CheckAnswer.BLOCK}
 EXCEPTIONS: dict[str, str] = {}

@@ -9,9 +9,10 @@ from typing import Annotated, Any
 import typer
 
 from ringfence.cli.completing import complete_languages, complete_roles, complete_tools
-from ringfence.cli.network_options import AllowOption, typed_network
+from ringfence.cli.network_options import AllowOption
 from ringfence.cli.options import typed_options
 from ringfence.cli.say import say_coloured, visible
+from ringfence.cli.typed_network import typed_network
 from ringfence.errors import InvalidArgument
 from ringfence.languages.registry import find as find_language
 from ringfence.manager.blocking import wait_for

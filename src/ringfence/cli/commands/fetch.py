@@ -4,22 +4,28 @@ import json
 import os
 from dataclasses import asdict
 from enum import StrEnum
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from ringfence.cli.network_options import AllowOption, SecretOption, typed_network
-from ringfence.cli.options import typed_options
+from ringfence.cli.network_options import AllowOption, SecretOption
 from ringfence.cli.say import print_note, visible
+from ringfence.cli.tool_options import (
+    ConfigOption,
+    JsonOption,
+    PolicyOption,
+    TimeoutOption,
+    WorkspaceOption,
+    tool_options,
+    tool_seconds,
+    visible_text,
+)
 from ringfence.manager.blocking import wait_for
 from ringfence.manager.granting import current_directory
 from ringfence.manager.options import SandboxOptions
 from ringfence.manager.tool_network import tool_network
 from ringfence.tools.fetch import USUAL_CHARACTERS, Fetched, FetchTool, Form
-from ringfence.tools.http import USUAL_SECONDS
 from ringfence.tools.storing import open_storage
-from ringfence.values.sizes import parse_duration
 
 
 class PageForm(StrEnum):
@@ -36,17 +42,13 @@ def fetch(
     save_to: Annotated[
         str | None, typer.Option("--save-to", "-o", metavar="PATH", help="Save it there, in the workspace.")
     ] = None,
-    workspace: Annotated[
-        Path | None, typer.Option("--workspace", "-w", metavar="DIR", help="Where files go; default: here.")
-    ] = None,
-    policy: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="The policy that says what may be reached.")
-    ] = None,
-    config: Annotated[Path | None, typer.Option(metavar="FILE", help="Use this configuration file.")] = None,
+    workspace: WorkspaceOption = None,
+    policy: PolicyOption = None,
+    config: ConfigOption = None,
     allow: AllowOption = None,
     secret: SecretOption = None,
-    timeout: Annotated[str | None, typer.Option(metavar="TIME", help="Give up after this long: 30s, 2m.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    timeout: TimeoutOption = None,
+    as_json: JsonOption = False,
 ) -> None:
     """Fetch a page as text, or a file into the workspace, outside the wall and by the policy's rules.
 
@@ -56,10 +58,8 @@ def fetch(
 
         ringfence fetch --allow docs.python.org https://docs.python.org/3/
     """
-    options = typed_options(
-        workspace=workspace, config=config, policy=policy, network=typed_network(allow=allow, secret=secret)
-    )
-    seconds = USUAL_SECONDS if timeout is None else parse_duration(timeout)
+    options = tool_options(workspace=workspace, config=config, policy=policy, allow=allow, secret=secret)
+    seconds = tool_seconds(timeout)
     found = wait_for(
         fetched(url, options, form=form.value, offset=offset, limit=limit, save_to=save_to, seconds=seconds)
     )
@@ -99,8 +99,3 @@ def show(found: Fetched) -> None:
     print(visible_text(found.text))
     if found.next_offset is not None:
         print_note(f"{found.next_offset} of {found.length} characters; go on with --offset {found.next_offset}")
-
-
-def visible_text(text: str) -> str:
-    """Lines of others, without anything that a terminal would obey."""
-    return "\n".join(visible(line) for line in text.split("\n"))

@@ -3,21 +3,27 @@
 import json
 import os
 import sys
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from ringfence.cli.commands.fetch import visible_text
-from ringfence.cli.network_options import AllowOption, SecretOption, typed_network
-from ringfence.cli.options import typed_options
+from ringfence.cli.network_options import AllowOption, SecretOption
 from ringfence.cli.say import print_note, visible
+from ringfence.cli.tool_options import (
+    ConfigOption,
+    JsonOption,
+    PolicyOption,
+    TimeoutOption,
+    WorkspaceOption,
+    tool_options,
+    tool_seconds,
+    visible_text,
+)
 from ringfence.errors import InvalidArgument
 from ringfence.manager.blocking import wait_for
 from ringfence.manager.options import SandboxOptions
 from ringfence.manager.tool_network import tool_network
-from ringfence.tools.http import USUAL_SECONDS, HttpAnswer, HttpTool
-from ringfence.values.sizes import parse_duration
+from ringfence.tools.http import HttpAnswer, HttpTool
 
 
 def http(
@@ -30,17 +36,13 @@ def http(
     json_body: Annotated[
         str | None, typer.Option("--json-body", "-j", metavar="JSON", help="The body, as JSON.")
     ] = None,
-    workspace: Annotated[
-        Path | None, typer.Option("--workspace", "-w", metavar="DIR", help="Whose policy counts; default: here.")
-    ] = None,
-    policy: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="The policy that says what may be reached.")
-    ] = None,
-    config: Annotated[Path | None, typer.Option(metavar="FILE", help="Use this configuration file.")] = None,
+    workspace: WorkspaceOption = None,
+    policy: PolicyOption = None,
+    config: ConfigOption = None,
     allow: AllowOption = None,
     secret: SecretOption = None,
-    timeout: Annotated[str | None, typer.Option(metavar="TIME", help="Give up after this long: 30s, 2m.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    timeout: TimeoutOption = None,
+    as_json: JsonOption = False,
 ) -> None:
     """Send one HTTP request, outside the wall and by the policy's rules, and show the answer.
 
@@ -50,15 +52,13 @@ def http(
 
         ringfence http --allow api.example.com POST https://api.example.com/items -j '{"name": "one"}'
     """
-    options = typed_options(
-        workspace=workspace, config=config, policy=policy, network=typed_network(allow=allow, secret=secret)
-    )
+    options = tool_options(workspace=workspace, config=config, policy=policy, allow=allow, secret=secret)
     given: dict[str, Any] = {"headers": dict(map(_header, header or ()))}
     if json_body is not None:
         given["json"] = _json(json_body)
     if body is not None:
         given["body"] = sys.stdin.buffer.read() if body == "-" else body
-    seconds = USUAL_SECONDS if timeout is None else parse_duration(timeout)
+    seconds = tool_seconds(timeout)
     answer = wait_for(_asked(method, url, options, seconds, given))
     if as_json:
         print(json.dumps(as_object(answer)))

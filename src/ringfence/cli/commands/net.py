@@ -14,10 +14,11 @@ from ringfence.cli.commands.check import CODES
 from ringfence.cli.completing import complete_roles, complete_tools
 from ringfence.cli.exits import Finished
 from ringfence.cli.group import make_group
-from ringfence.cli.network_options import AllowOption, ReachOption, SecretOption, typed_network
+from ringfence.cli.network_options import AllowOption, ReachOption, SecretOption
 from ringfence.cli.options import typed_options
 from ringfence.cli.output import make_table, show_table
 from ringfence.cli.say import print_note, say_coloured, visible
+from ringfence.cli.typed_network import typed_network
 from ringfence.errors import AlreadyExists
 from ringfence.manager.blocking import run as run_blocking
 from ringfence.manager.configuring import home_directory, state_directory

@@ -1,17 +1,10 @@
-"""`ringfence run`: one command in a box of its own."""
+"""`ringfence run`: one command in a box of its own. Its options; what it does is in `running.py`."""
 
-import asyncio
-import os
-import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from ringfence.approvals.base import ConfirmationService
-from ringfence.approvals.terminal import TerminalConfirmationService
-from ringfence.cli.attaching import attach, require_terminal
 from ringfence.cli.completing import (
     complete_languages,
     complete_roles,
@@ -19,34 +12,14 @@ from ringfence.cli.completing import (
     complete_tools,
     complete_traces,
 )
-from ringfence.cli.exits import Finished
 from ringfence.cli.network_options import (
     AllowOption,
     AskNetworkOption,
     PublishOption,
     ReachOption,
     SecretOption,
-    say_published,
-    typed_network,
 )
-from ringfence.cli.options import typed_limits, typed_options
-from ringfence.cli.say import print_line, print_note
-from ringfence.cli.shadows import work_on
-from ringfence.errors import CommandNotAllowed, InvalidArgument
-from ringfence.manager.assemble import has_policy
-from ringfence.manager.blocking import run as run_blocking
-from ringfence.manager.granting import BY_CALLER
-from ringfence.manager.network_options import Network
-from ringfence.manager.options import SandboxOptions
-from ringfence.manager.policing import CODE_TOOL, SHELL_TOOL
-from ringfence.manager.sandbox import Sandbox
-from ringfence.values.annotate import violation_lines
-from ringfence.values.limits import Limit
-from ringfence.values.outcome import REFUSED_CODE, Ending, Exited, LimitHit, Refused, Result, TimedOut
-from ringfence.values.remedy import Door, raising
-from ringfence.values.request import Overflow, Stream
-from ringfence.values.sizes import parse_duration, show_seconds, show_size
-from ringfence.values.violation import ViolationType
+from ringfence.cli.running import run_command
 
 
 def run(
@@ -179,141 +152,37 @@ def run(
 
         ringfence run --allow pip -- pip install --target lib requests
     """
-    if language is not None and len(command) != 1:
-        raise InvalidArgument("with --language there is one argument, the code", hint="quote it")
-    options = typed_options(
+    run_command(
+        command,
         workspace=workspace,
-        read=read,
         write=write,
-        read_only=read_only,
+        read=read,
         deny=deny,
+        timeout=timeout,
+        cpu_time=cpu_time,
+        memory=memory,
+        processes=processes,
+        output=output,
+        read_only=read_only,
         env=env,
-        limits=typed_limits(config, cpu_time=cpu_time, memory=memory, processes=processes, output=output),
+        language=language,
+        python=python,
+        stdin=stdin,
+        terminal=terminal,
         config=config,
         policy=policy,
         role=role,
-        tool=tool or (SHELL_TOOL if language is None else CODE_TOOL),
-        python=python,
+        tool=tool,
+        as_json=as_json,
         trace=trace,
+        shadow=shadow,
+        shadow_size=shadow_size,
+        use_shadow=use_shadow,
         mediate_opens=mediate_opens,
-        network=typed_network(allow=allow, secret=secret, publish=publish, reach=reach, ask=ask_network),
+        allow=allow,
+        secret=secret,
+        publish=publish,
+        reach=reach,
+        ask_network=ask_network,
+        verbose=verbose,
     )
-    if terminal:
-        _refuse_with_terminal(stdin=stdin, as_json=as_json, language=language)
-    options = replace(options, confirmation=_confirmation(options, stdin=stdin))
-    with work_on(options, shadow=shadow, use_shadow=use_shadow, shadow_size=shadow_size) as chosen:
-        if terminal:
-            code = asyncio.run(_on_terminal(command, chosen, timeout))
-        else:
-            result = run_blocking(
-                command[0] if len(command) == 1 else command,
-                chosen,
-                stdin=sys.stdin.buffer.read() if stdin else None,
-                timeout=None if timeout is None else parse_duration(timeout),
-                language=language,
-                overflow=Overflow.STOP,
-                on_output=None if as_json else _pass_through,
-                on_published=say_published,
-            )
-            code = result.exit_code
-    if terminal:
-        raise Finished(code)
-    if as_json:
-        print(result.to_json())
-    else:
-        _show_results(result)
-        _say_how_it_ended(result, Door.POLICY if has_policy(options, os.environ) else Door.COMMAND_LINE)
-    if verbose:
-        _say_more(result)
-    raise Finished(code)
-
-
-def _refuse_with_terminal(*, stdin: bool, as_json: bool, language: str | None) -> None:
-    """
-    Raises:
-        InvalidArgument: there is no terminal, or something that a terminal leaves no room for.
-    """
-    others = {"--stdin": stdin, "--json": as_json, "--language": language is not None}
-    clash = next((name for name, given in others.items() if given), None)
-    if clash is not None:
-        raise InvalidArgument(f"{clash} and a terminal", hint=f"leave out -t or {clash}")
-    require_terminal("-t")
-
-
-async def _on_terminal(command: list[str], options: SandboxOptions, timeout: str | None) -> int:
-    async with Sandbox.for_one_call(options) as box:
-        words = command[0] if len(command) == 1 else command
-        # Whoever sits at a terminal may take their time, unless somebody has set one.
-        by_policy = box.terms.value("limits.wall") if box.terms is not None else None
-        asked = None if timeout is None else parse_duration(timeout)
-        seconds = min((each for each in (asked, by_policy) if each is not None), default=None)
-        if box.grant.network is not None and box.grant.network.publish:
-            await box.open()
-            say_published(box.published)
-        try:
-            return await attach(
-                box, words, seconds=seconds, asks=options.confirmation is not None, typed_by_person=True
-            )
-        except CommandNotAllowed as refusal:
-            if not refusal.rule:
-                raise
-            print_line(f"refused: {refusal}")
-            return REFUSED_CODE
-
-
-def _confirmation(options: SandboxOptions, *, stdin: bool) -> ConfirmationService | None:
-    """Whoever sits at the terminal is asked where the policy says so, or about hosts; piped input is no answer. Without
-    a policy nobody is asked about the command: whoever sits there has just typed it."""
-    asks = has_policy(options, os.environ) or (isinstance(options.network, Network) and options.network.ask)
-    if not asks or stdin or not sys.stdin.isatty():
-        return None
-    return TerminalConfirmationService()
-
-
-def _pass_through(stream: Stream, data: bytes) -> None:
-    target = sys.stdout.buffer if stream is Stream.STDOUT else sys.stderr.buffer
-    target.write(data)
-    target.flush()
-
-
-def _show_results(result: Result) -> None:
-    """The value of the last expression, as an interactive interpreter shows it; what has no text is named."""
-    for shown in result.results:
-        print(shown.text if shown.text is not None else f"<{', '.join(shown.types)}>", flush=True)
-
-
-def _say_how_it_ended(result: Result, door: Door) -> None:
-    ending = result.ending
-    if not isinstance(ending, Exited):
-        print_line(_said(ending, door))
-    if isinstance(ending, Refused):
-        return
-    hit = isinstance(ending, LimitHit)  # which has just been said
-    others = (each for each in result.violations if not (hit and each.kind is ViolationType.RESOURCE_LIMIT))
-    for line in violation_lines(others, door):
-        print_note(line)
-
-
-def _said(ending: Ending, door: Door) -> str:
-    """How it ended, and which option would have let it go on."""
-    match ending:
-        case LimitHit():
-            return f"{ending}; to allow more: {raising(ending.limit, door)}"
-        case TimedOut() if not ending.capped_by or ending.capped_by == BY_CALLER:  # who has typed it
-            return f"{replace(ending, capped_by='')}; to give it longer: {raising(Limit.WALL, Door.COMMAND_LINE)}"
-        case _:
-            return str(ending)
-
-
-def _say_more(result: Result) -> None:
-    wall, usage = result.wall, result.usage
-    if wall is not None:
-        print_note(f"wall: {wall.name}; limits by {', '.join(wall.limits_by)}")
-        print_note(f"guarantees: {', '.join(sorted(wall.guarantees))}")
-        for text in wall.notes:
-            print_note(text)
-    print_note(
-        f"{result.ending}; {show_seconds(usage.wall_seconds)}, CPU {show_seconds(usage.cpu_seconds)}, "
-        f"at most {show_size(usage.peak_memory_bytes)}"
-    )
-    print_note(f"journal: run {result.run_id}")

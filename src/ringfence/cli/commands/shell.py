@@ -15,13 +15,12 @@ from ringfence.cli.network_options import (
     PublishOption,
     ReachOption,
     SecretOption,
-    say_published,
-    typed_network,
 )
 from ringfence.cli.options import typed_options
 from ringfence.cli.output import is_coloured
 from ringfence.cli.say import print_note
 from ringfence.cli.shadows import handle, work_on
+from ringfence.cli.typed_network import say_published, typed_network
 from ringfence.manager.options import SandboxOptions
 from ringfence.manager.sandbox import Sandbox
 

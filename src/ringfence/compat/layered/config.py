@@ -2,11 +2,11 @@
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import StrEnum
 from typing import Self
 
+from ringfence.dataclass import dataclass, field
 from ringfence.manager.builder import SandboxBuilder as OurBuilder
 from ringfence.values.limits import Limits
 

@@ -1,10 +1,10 @@
 """Whether the operating system confines here, by what, and in which mode."""
 
 import platform
-from dataclasses import dataclass
 from enum import StrEnum
 
 from ringfence.confinement.choose import confiners
+from ringfence.dataclass import dataclass
 from ringfence.errors import InitializationFailed
 
 

@@ -2,9 +2,9 @@
 
 import os
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Final
 
+from ringfence.dataclass import dataclass
 from ringfence.errors import PathAccessDenied
 from ringfence.policy.defaults import SENSITIVE
 from ringfence.policy.globs import compiled

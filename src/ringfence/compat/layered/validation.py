@@ -5,11 +5,11 @@ The document looks for substrings; these findings come from the parsed text, so 
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final, Self
 
 from ringfence.compat.layered.ordered import OrderedWords
+from ringfence.dataclass import dataclass, replace
 from ringfence.shell import CheckContext, analyse, validate
 from ringfence.shell.checks.metacharacter import FORBIDDEN_WHEN_STRICT
 from ringfence.shell.checks.removal import CRITICAL

@@ -1,12 +1,12 @@
 """Violations by the document's names: views of `ringfence.Violation` and `ringfence.ViolationStore`."""
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Self
 
 from ringfence.audit.violations import MOST_KEPT
 from ringfence.audit.violations import ViolationStore as OurStore
 from ringfence.compat.layered.ordered import OrderedWords
+from ringfence.dataclass import dataclass
 from ringfence.values.violation import Severity
 from ringfence.values.violation import Violation as OurViolation
 from ringfence.values.violation import ViolationType as OurType

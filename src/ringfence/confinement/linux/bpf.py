@@ -6,10 +6,10 @@ argument checks of that call. For a number that is always allowed the kernel rem
 
 import struct
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from typing import Final, NewType, TypeAlias, assert_never
 
 from ringfence.confinement.linux.syscalls import X32_SYSCALL_BIT, Machine
+from ringfence.dataclass import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,23 +4,28 @@ The container engine brings the root file system, the namespaces and the control
 decided here, by the same modules as for the native walls, so that the two cannot drift apart.
 """
 
+from __future__ import annotations
+
 import json
 import os
 import stat
-from dataclasses import replace
 from functools import cache
+from typing import TYPE_CHECKING
 
 from ringfence.confinement.base import BUNDLE, ContainerFilter, How, Prepared, Trust, View
 from ringfence.confinement.linux import landlock, seccomp
 from ringfence.confinement.linux.host import GIT_ENVIRONMENT, synthetic_etc
 from ringfence.confinement.linux.inside import landlock_words
-from ringfence.confinement.linux.masks import Masks
 from ringfence.confinement.linux.own import own_notes
 from ringfence.confinement.linux.seccomp_json import docker_profile
 from ringfence.confinement.linux.view import cover, hidden_in
+from ringfence.dataclass import replace
 from ringfence.errors import InitializationFailed
 from ringfence.policy.globs import compiled
-from ringfence.values.grant import Grant
+
+if TYPE_CHECKING:
+    from ringfence.confinement.linux.masks import Masks
+    from ringfence.values.grant import Grant
 
 
 def build_container_view(

@@ -21,19 +21,26 @@ import json
 import os
 import re
 import resource
-import shutil
 import subprocess
-import tempfile
 from functools import cache
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from ringfence.confinement.base import Descriptors, Launch, Probe, StandIn, View
 from ringfence.confinement.linux import seccomp
 from ringfence.confinement.linux.building import AREA, build, capture
 from ringfence.confinement.linux.bwrap import profile_for
 from ringfence.confinement.linux.probe import can_unshare
+from ringfence.deferred import deferred_module
 from ringfence.errors import InitializationFailed
 from ringfence.values.guarantee import Guarantee
+
+if TYPE_CHECKING:
+    import shutil
+    import tempfile
+else:
+    shutil = deferred_module("shutil")
+    tempfile = deferred_module("tempfile")
+
 
 GUARANTEES: Final = frozenset(Guarantee) - {
     Guarantee.MEMORY_BOUNDED,

@@ -1,12 +1,17 @@
 """How PID 1 confines itself inside a view that is built from nothing: the same for every wall that builds one."""
 
-from functools import cache
+from __future__ import annotations
 
-from ringfence.confinement.base import Layered, View
+from functools import cache
+from typing import TYPE_CHECKING
+
 from ringfence.confinement.linux import landlock, mediation, notify
 from ringfence.confinement.linux.building import QUEUES
 from ringfence.confinement.linux.landlock import DEVICES, MAKE, PROCESS, READ, WRITE
 from ringfence.values.guarantee import Guarantee
+
+if TYPE_CHECKING:
+    from ringfence.confinement.base import Layered, View
 
 
 def landlock_words(view: View, private: tuple[str, ...] = (QUEUES,)) -> tuple[str, ...]:

@@ -17,6 +17,8 @@ What this does not protect against: files that the host saves anew during the ru
 repository that is made anew (also a bare one), hooks that core.hooksPath puts among the tracked files.
 """
 
+from __future__ import annotations
+
 import errno
 import fcntl
 import os
@@ -24,7 +26,7 @@ import stat
 import time
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from ringfence.confinement.base import Cover, How, Shared, Unmade
 from ringfence.confinement.linux.naming import keeps_names
@@ -37,8 +39,11 @@ from ringfence.confinement.linux.placeholders import (
     remove_below,
     write_neutral,
 )
+from ringfence.dataclass import dataclass, field
 from ringfence.errors import Busy, PermissionDenied
-from ringfence.policy.globs import PathRules
+
+if TYPE_CHECKING:
+    from ringfence.policy.globs import PathRules
 
 _GIT = ".git"
 _GIT_DATA = frozenset(("objects", "refs", "logs", "lfs"))

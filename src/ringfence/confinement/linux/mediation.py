@@ -8,17 +8,20 @@ What this does not protect against: a hard link to a file in a denied directory 
 another user's; a link that the host makes, during the run, to a file that the host made denied during the run.
 """
 
+from __future__ import annotations
+
 import os
-import platform
 import re
 import stat
 from collections.abc import Iterator
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from ringfence.confinement.base import How, View
 from ringfence.errors import PermissionDenied
 from ringfence.policy.globs import compiled
-from ringfence.values.grant import Grant
+
+if TYPE_CHECKING:
+    from ringfence.values.grant import Grant
 
 _FILES_MAX: Final = 50_000
 _MIN_KERNEL: Final = (5, 14)  # the first that hands a descriptor in and answers in one step
@@ -26,12 +29,12 @@ _MIN_KERNEL: Final = (5, 14)  # the first that hands a descriptor in and answers
 
 def why_not() -> str:
     """Why opens cannot be mediated on this kernel; an empty string if they can."""
-    return "" if is_kernel(_MIN_KERNEL) else f"it needs Linux 5.14, and this is {platform.release()}"
+    return "" if is_kernel(_MIN_KERNEL) else f"it needs Linux 5.14, and this is {os.uname().release}"
 
 
 def is_kernel(version: tuple[int, int]) -> bool:
     """Whether this is that version of Linux, or a later one."""
-    found = re.match(r"(\d+)\.(\d+)", platform.release())
+    found = re.match(r"(\d+)\.(\d+)", os.uname().release)
     return found is not None and (int(found[1]), int(found[2])) >= version
 
 

@@ -8,10 +8,8 @@ What this does not protect against: anything. It is how a refusal gets its reaso
 """
 
 import os
-import platform
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from enum import IntEnum
 from functools import cache
 from pathlib import PurePosixPath
@@ -20,6 +18,7 @@ from typing import Final
 from ringfence.confinement.base import How, View
 from ringfence.confinement.linux.bpf import USER_NOTIF, AnyBit, CallRow, Condition, OneOf, translate
 from ringfence.confinement.linux.syscalls import MACHINES
+from ringfence.dataclass import dataclass
 from ringfence.policy.globs import compiled
 from ringfence.values.grant import Grant, Trace
 from ringfence.values.network import PROXY_PORT
@@ -157,7 +156,7 @@ def _is_empty(directory: str) -> bool:
 
 def is_known_machine() -> bool:
     """Whether the numbers of this machine's calls are known."""
-    return platform.machine() in MACHINES
+    return os.uname().machine in MACHINES
 
 
 def makes_names(grant: Grant) -> bool:
@@ -189,7 +188,7 @@ def watched(
 @cache
 def assemble(trace: Trace, *, mediate_opens: bool = False, shares: bool = True, named: bool = False) -> bytes:
     """The filter that stops these calls; empty on a machine whose numbers are not known."""
-    machine = MACHINES.get(platform.machine())
+    machine = MACHINES.get(os.uname().machine)
     rows = watched(trace, mediate_opens=mediate_opens, shares=shares, named=named)
     if machine is None or not rows:
         return b""
@@ -207,7 +206,7 @@ def rules(grant: Grant, view: View, owner: tuple[int, int] | None = None) -> tup
 
 
 def _words(grant: Grant, view: View) -> Iterator[str]:
-    numbers = MACHINES[platform.machine()].numbers
+    numbers = MACHINES[os.uname().machine].numbers
     if grant.trace is Trace.FULL:
         yield "full"
     if grant.trace is Trace.OFF:

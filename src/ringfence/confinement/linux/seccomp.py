@@ -17,14 +17,14 @@ addresses, the mode of `openat2` while it is on); descriptors that the command w
 process that was not started under the filter. It hides no file and stops no connection.
 """
 
-import platform
-from dataclasses import dataclass
+import os
 from enum import IntEnum
 from functools import cache
 from typing import Final
 
 from ringfence.confinement.linux.bpf import ERRNO, AnyBit, CallRow, Condition, NoneOf, OneOf, translate
 from ringfence.confinement.linux.syscalls import MACHINES
+from ringfence.dataclass import dataclass
 from ringfence.errors import InitializationFailed
 
 # --- the profile's vocabulary -----------------------------------------------------------------------------------------
@@ -386,12 +386,12 @@ def assemble(profile: Profile = Profile(), machine: str | None = None) -> bytes:
 
     Args:
         profile: what differs from the usual box.
-        machine: as `platform.machine()` says it, which is also the default.
+        machine: as `uname -m` says it, which is also the default.
 
     Raises:
         InitializationFailed: there is no number table for this machine, so nothing could be filtered.
     """
-    return _assemble(profile, machine or platform.machine())
+    return _assemble(profile, machine or os.uname().machine)
 
 
 @cache

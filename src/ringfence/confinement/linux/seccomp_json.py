@@ -21,11 +21,11 @@ import itertools
 import json
 import sys
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
 from typing import Any, Final, assert_never
 
 from ringfence.confinement.linux.bpf import AnyBit, Condition, NoneOf, OneOf
 from ringfence.confinement.linux.seccomp import CLONE_NEWUSER, Denial, Profile, refusals
+from ringfence.dataclass import replace
 
 _LOW_WORD: Final = 0xFFFFFFFF
 _WORD_BITS: Final = 32

@@ -9,9 +9,10 @@ newer than Linux 6.1. A test compares the numbers with libseccomp's own tables, 
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
+
+from ringfence.dataclass import dataclass
 
 # From linux/audit.h: ELF machine | 64 bit (0x80000000) | little endian (0x40000000).
 AUDIT_ARCH_X86_64: Final = 0xC000003E

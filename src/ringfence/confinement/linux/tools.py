@@ -21,8 +21,8 @@ import re
 import stat
 import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 
+from ringfence.dataclass import dataclass
 from ringfence.values.paths import is_below
 
 MANAGERS: frozenset[str] = frozenset(

@@ -1,10 +1,12 @@
 """Builds the view of a box from its grant: which directories, which tools, which covers."""
 
+from __future__ import annotations
+
 import fcntl
 import os
 import stat
 from collections.abc import Iterator
-from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from ringfence.confinement.base import Layered, Prepared, Shared, Trust, View
 from ringfence.confinement.linux.host import GIT_ENVIRONMENT, etc_view, synthetic_etc, system_view
@@ -12,10 +14,13 @@ from ringfence.confinement.linux.masks import Masks, find_masks
 from ringfence.confinement.linux.own import own_code, own_notes
 from ringfence.confinement.linux.tools import find_tools
 from ringfence.confinement.linux.trust import trusting
+from ringfence.dataclass import replace
 from ringfence.errors import Busy
 from ringfence.policy.globs import PathRules, compiled
-from ringfence.values.grant import Grant, Shadowing
 from ringfence.values.paths import is_below, is_inside
+
+if TYPE_CHECKING:
+    from ringfence.values.grant import Grant, Shadowing
 
 _NEVER_OUTSIDE = frozenset({"proc", "sys", "dev", "run", "tmp", "etc", "boot", "lost+found"})
 """Top-level directories that are not shown even where reading outside is allowed: they have a private counterpart, or

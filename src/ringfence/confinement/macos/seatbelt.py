@@ -29,17 +29,21 @@ What this does not protect against:
 - sandbox-exec is deprecated by its maker, who may change it with any release.
 """
 
+from __future__ import annotations
+
 import os
 import re
 import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from ringfence.errors import InvalidArgument
 from ringfence.policy.globs import ANY_DEPTH, BlacklistRow, CharClass, PathRules, Segment, Token, Wild, escape
-from ringfence.values.grant import Grant
+
+if TYPE_CHECKING:
+    from ringfence.values.grant import Grant
 
 SANDBOX_EXEC: Final = "/usr/bin/sandbox-exec"
 

@@ -6,9 +6,9 @@ back a bounded piece at a time; what zlib does not know is refused, since it can
 
 import zlib
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
 from typing import Final
 
+from ringfence.dataclass import dataclass
 from ringfence.egress.base import Headers, Swapped
 from ringfence.egress.inspection.base import Answer, ServerFailed
 

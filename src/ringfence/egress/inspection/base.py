@@ -4,9 +4,9 @@
 """
 
 from collections.abc import AsyncIterator
-from dataclasses import dataclass, field
 from typing import Protocol
 
+from ringfence.dataclass import dataclass, field
 from ringfence.egress.base import Headers, Refusal, RequestHead
 from ringfence.egress.inspection.wire import Wire
 

@@ -8,8 +8,8 @@ slower end takes it; what is held is what a signer has to see before the head ca
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
 
+from ringfence.dataclass import dataclass
 from ringfence.egress.base import DialRefused, Flow, Refusal, RequestHead, SecretDesk, SecretRefused, Swapped
 from ringfence.egress.inspection.answers import Scrubbed, scrubbed
 from ringfence.egress.inspection.base import (

@@ -6,7 +6,6 @@ Extensions were taken out of the handshake then, so that nothing is compressed.
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Final
 
 from wsproto.connection import Connection, ConnectionState, ConnectionType
@@ -14,6 +13,7 @@ from wsproto.events import BytesMessage, CloseConnection, Ping, Pong, TextMessag
 from wsproto.frame_protocol import CloseReason
 from wsproto.utilities import LocalProtocolError, RemoteProtocolError
 
+from ringfence.dataclass import dataclass, field
 from ringfence.egress.base import Flow, SecretRefused, Swapped
 from ringfence.egress.inspection.base import Limits, Stopped
 from ringfence.egress.inspection.tally import Tally

@@ -11,10 +11,10 @@ import hmac
 import json
 import re
 import time
-from dataclasses import dataclass, field
 from typing import Final
 from urllib.parse import quote_from_bytes, unquote_to_bytes
 
+from ringfence.dataclass import dataclass, field
 from ringfence.egress.base import RequestHead
 from ringfence.egress.secrets.swapping import header_of, with_header, without
 

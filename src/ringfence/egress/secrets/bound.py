@@ -1,9 +1,9 @@
 """One secret of a box as the desk uses it: its hosts understood, the spellings of its placeholder at hand."""
 
 import base64
-from dataclasses import dataclass
 from typing import Final, Self
 
+from ringfence.dataclass import dataclass
 from ringfence.egress.base import RequestHead
 from ringfence.egress.secrets.forms import spellings
 from ringfence.egress.secrets.placeholders import placeholders_of

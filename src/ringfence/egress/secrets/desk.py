@@ -17,10 +17,10 @@ nothing.
 import asyncio
 import hashlib
 from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass, field, replace
 from typing import Final
 from urllib.parse import unquote_to_bytes
 
+from ringfence.dataclass import dataclass, field, replace
 from ringfence.egress.base import FetchSecret, Refusal, RequestHead, SecretRefused, Swapped
 from ringfence.egress.secrets import aws_sigv4
 from ringfence.egress.secrets.aws_sigv4 import CannotSign, Claim, Credentials

@@ -8,9 +8,9 @@ import asyncio
 import hashlib
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
 from typing import Final, Protocol
 
+from ringfence.dataclass import dataclass, field
 from ringfence.egress.base import SecretValue
 
 _EARLY_SHARE: Final = 0.1

@@ -13,9 +13,9 @@ import json
 import os
 import re
 import string
-from dataclasses import dataclass
 from typing import Final
 
+from ringfence.dataclass import dataclass
 from ringfence.values.network import SecretGrant, SecretStyle
 
 _LETTERS: Final = string.ascii_letters + string.digits

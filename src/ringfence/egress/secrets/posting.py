@@ -1,7 +1,9 @@
-"""Sends one request to a token endpoint: HTTPS, verified, bounded in time and size, nothing of the environment."""
+"""Sends one request to a token endpoint: HTTPS, verified, bounded in time and size; by the parent proxy if any."""
 
 import asyncio
 import errno
+import ipaddress
+import socket
 import ssl
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
@@ -11,7 +13,12 @@ from urllib.parse import urlsplit
 import h11
 
 from ringfence.egress.base import Stream
+from ringfence.egress.dialing import SystemDialer
+from ringfence.egress.parents import connect_by
 from ringfence.egress.secrets.minting import TokenRequest, TokenResponse
+from ringfence.egress.sockets import stream_of
+from ringfence.values.hosts import Address, Host, canonical_host
+from ringfence.values.parent_proxy import ParentProxies
 
 SECONDS: Final = 6.0
 """Less than a client waits, so that it hears why."""
@@ -25,6 +32,34 @@ Dial = Callable[[str, int], Awaitable[Stream]]
 async def dial_directly(host: str, port: int) -> Stream:
     """A connection from this machine itself."""
     return Stream(*await asyncio.open_connection(host, port, ssl=ssl.create_default_context()))
+
+
+class _LoopResolver:
+    """Asks as every program does; the time is bounded by whoever posts."""
+
+    async def addresses(self, host: Host) -> tuple[Address, ...]:
+        if host.address is not None:
+            return (host.address,)
+        found = await asyncio.get_running_loop().getaddrinfo(host.text, None, type=socket.SOCK_STREAM)
+        return tuple(ipaddress.ip_address(str(each[4][0]).partition("%")[0]) for each in found)
+
+
+def dial_by(parents: ParentProxies) -> Dial:
+    """Through the parent proxy, where a host has one; else directly."""
+
+    async def dial(host: str, port: int) -> Stream:
+        meant = canonical_host(host)
+        parent = parents.of(meant, port, is_plain=False)
+        if parent is None:
+            return await dial_directly(host, port)
+        connected, _ = await connect_by(parent, meant, port, _LoopResolver(), SystemDialer())
+        try:
+            return await stream_of(connected, context=ssl.create_default_context(), host=meant)
+        except BaseException:
+            connected.close()
+            raise
+
+    return dial
 
 
 class Poster:

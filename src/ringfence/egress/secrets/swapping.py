@@ -9,10 +9,10 @@ import base64
 import binascii
 import json
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import Final
 from urllib.parse import quote_from_bytes, quote_plus, unquote_to_bytes
 
+from ringfence.dataclass import replace
 from ringfence.egress.base import Headers, RequestHead
 from ringfence.egress.secrets.forms import spellings
 from ringfence.values.network import SecretPlace

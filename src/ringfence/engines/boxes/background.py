@@ -1,20 +1,29 @@
 """What goes on in a box while calls come and go: processes that were started so, and what calls have left running."""
 
+from __future__ import annotations
+
 import asyncio
 import os
 from contextlib import ExitStack
-from dataclasses import replace
+from typing import TYPE_CHECKING
 
-from ringfence.engines.boxes.control import Job
-from ringfence.engines.boxes.inside import Inside
-from ringfence.engines.boxes.process import BoxProcess
+from ringfence.dataclass import replace
+from ringfence.deferred import deferred
 from ringfence.engines.boxes.spawning import not_started, spawn_failed
-from ringfence.engines.boxes.work import Work
 from ringfence.engines.streams import Capture, Reader
 from ringfence.errors import Internal, RingfenceError, SpawnFailed
 from ringfence.values.guarantee import Guarantee
-from ringfence.values.limits import Limit
 from ringfence.values.request import Overflow, Request, Stream
+
+if TYPE_CHECKING:
+    from ringfence.engines.boxes.control import Job
+    from ringfence.engines.boxes.inside import Inside
+    from ringfence.engines.boxes.process import BoxProcess
+    from ringfence.engines.boxes.work import Work
+    from ringfence.values.limits import Limit
+    from ringfence.values.outcome import Result
+else:
+    BoxProcess = deferred("ringfence.engines.boxes.process", "BoxProcess")
 
 _START_SECONDS = 20.0
 """How long a terminal may take to come."""
@@ -105,6 +114,7 @@ class Background:
             readers,
             inside.limits,
             inside.results.of_process,
+            self._complete if inside.results.network is not None else None,
             on_terminal=on_terminal,
             kills=inside.results.memory_kills(),
         )
@@ -118,6 +128,12 @@ class Background:
         self._processes[job.id] = process
         inside.standing.wake()
         return process
+
+    async def _complete(self, request: Request, result: Result) -> Result:
+        """Add what the network has refused."""
+        inside = self._inside
+        is_alone = not inside.running.calls and not self.living
+        return await inside.results.with_network(request, result, is_alone=is_alone)
 
     def _forget(self) -> None:
         ended = [process for process in self._processes.values() if not process.alive]

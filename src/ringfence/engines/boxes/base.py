@@ -1,10 +1,13 @@
 """The ports of what an engine has built around a box's first process, as far as the box itself has to do with it."""
 
-import socket
-from typing import Protocol
+from __future__ import annotations
 
-from ringfence.values.outcome import Observed
-from ringfence.values.violation import Violation
+import socket
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from ringfence.values.outcome import Observed
+    from ringfence.values.violation import Violation
 
 
 class Supervision(Protocol):

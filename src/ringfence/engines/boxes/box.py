@@ -11,14 +11,16 @@ interpreter, which take turns.
     ending        the end of each, waited for or made   (ending.py)
 """
 
+from __future__ import annotations
+
 import asyncio
 import os
 from collections.abc import AsyncIterator, Callable
-from dataclasses import replace
+from typing import TYPE_CHECKING
 
-from ringfence.engines.base import Agree
+from ringfence.dataclass import replace
+from ringfence.deferred import deferred
 from ringfence.engines.boxes.background import Background
-from ringfence.engines.boxes.base import BoxHost
 from ringfence.engines.boxes.commands import Commands
 from ringfence.engines.boxes.control import Control
 from ringfence.engines.boxes.ending import Endings, Underway
@@ -26,25 +28,32 @@ from ringfence.engines.boxes.file_servers import FileServers
 from ringfence.engines.boxes.inside import Inside
 from ringfence.engines.boxes.interpreters import MAIN, Interpreters
 from ringfence.engines.boxes.overlap import Running
-from ringfence.engines.boxes.process import BoxProcess
 from ringfence.engines.boxes.results import Results
 from ringfence.engines.boxes.spawning import Spawner, not_started
-from ringfence.engines.boxes.standby import BoxSetting
 from ringfence.engines.boxes.standing import Standing
+from ringfence.engines.boxes.turns import Turns
 from ringfence.engines.boxes.waiting import wait_through_cancel
 from ringfence.engines.descriptors import out_of_descriptors
 from ringfence.engines.loops import run_there, runs_elsewhere
-from ringfence.engines.networking.attaching import BoxNetwork
-from ringfence.engines.networking.inside import InsideKeeper
 from ringfence.errors import Internal, RingfenceError
-from ringfence.limits.base import ResourceController
-from ringfence.values.files import FileOperation, Performed
-from ringfence.values.grant import Grant
-from ringfence.values.guarantee import Wall
 from ringfence.values.limits import Limit
 from ringfence.values.outcome import Observed, Result, SandboxAudit, Usage
 from ringfence.values.request import INTERPRETED, Request
-from ringfence.values.violation import Violation
+
+if TYPE_CHECKING:
+    from ringfence.engines.base import Agree
+    from ringfence.engines.boxes.base import BoxHost
+    from ringfence.engines.boxes.process import BoxProcess
+    from ringfence.engines.boxes.standby import BoxSetting
+    from ringfence.engines.networking.attaching import BoxNetwork
+    from ringfence.engines.networking.inside import InsideKeeper
+    from ringfence.limits.base import ResourceController
+    from ringfence.values.files import FileOperation, Performed
+    from ringfence.values.grant import Grant
+    from ringfence.values.guarantee import Wall
+    from ringfence.values.violation import Violation
+else:
+    InsideKeeper = deferred("ringfence.engines.networking.inside", "InsideKeeper")
 
 
 class HelperBox:
@@ -91,6 +100,7 @@ class HelperBox:
         self._commands = Commands(inside, endings, self._background.keep)
         self._interpreters = Interpreters(inside, endings)
         self._files = FileServers(control, inside.results.set_apart)
+        self._turns = Turns(grant.limits.processes)
         self._ending: asyncio.Task[None] | None = None
         self._network: BoxNetwork | None = None
 
@@ -216,14 +226,28 @@ class HelperBox:
         return self._inside.setting.programs.find(names)
 
     async def run(self, request: Request) -> Result:
+        if request.code is not None or request.context is not None:
+            return await self._run_now(request)  # an interpreter has its pipes and processes already, and its own turns
+        async with self._turns.turn():
+            return await self._run_now(request)
+
+    async def _run_now(self, request: Request) -> Result:
         inside = self._inside
         inside.check_alive()
         inside.running.call_begins()
         try:
             with Underway():
-                return await self._run(request)
-        finally:
+                result = await self._run(request)
+        except BaseException:
             inside.running.call_ends(inside.standing)
+            await inside.results.network_of_lost(request, is_alone=self._is_idle)
+            raise
+        inside.running.call_ends(inside.standing)
+        return await inside.results.with_network(request, result, is_alone=self._is_idle)
+
+    @property
+    def _is_idle(self) -> bool:
+        return not self._inside.running.calls and not self._background.living
 
     async def _run(self, request: Request) -> Result:
         if request.code is not None:

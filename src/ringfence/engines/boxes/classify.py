@@ -6,8 +6,8 @@ Output, exit messages and what the command says about itself are no evidence.
 
 import os
 import signal
-from dataclasses import dataclass
 
+from ringfence.dataclass import dataclass
 from ringfence.values.limits import Limit, Limits, show_limit
 from ringfence.values.outcome import Ending, Exited, LimitHit, Signalled, TimedOut
 from ringfence.values.remedy import Door, raising

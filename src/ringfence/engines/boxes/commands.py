@@ -1,15 +1,16 @@
 """Runs one command from start to end: by the shell that waits, if it can take it, or by one of its own."""
 
+from __future__ import annotations
+
 import asyncio
 import errno
 import os
 import time
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
-from dataclasses import replace
+from typing import TYPE_CHECKING
 
-from ringfence.engines.boxes.ending import Endings
-from ringfence.engines.boxes.inside import Inside
+from ringfence.dataclass import replace
 from ringfence.engines.boxes.last_command import as_last, as_program
 from ringfence.engines.boxes.protocol import MessageKind, Reply
 from ringfence.engines.boxes.standby import COMMAND_MAX, WaitingShell, start_shell
@@ -17,8 +18,12 @@ from ringfence.engines.boxes.standing import could_use
 from ringfence.engines.boxes.work import Work
 from ringfence.engines.streams import feed
 from ringfence.errors import FileError, SpawnFailed
-from ringfence.values.outcome import Result
-from ringfence.values.request import Request
+
+if TYPE_CHECKING:
+    from ringfence.engines.boxes.ending import Endings
+    from ringfence.engines.boxes.inside import Inside
+    from ringfence.values.outcome import Result
+    from ringfence.values.request import Request
 
 _PAUSE_SECONDS = 0.002
 """How long after a command the next shell is started ahead of time: a box that is closed at once never starts it."""

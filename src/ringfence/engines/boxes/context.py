@@ -4,6 +4,8 @@ What comes from it is a hint. That a call is over, and what it showed, is its ow
 it crashed, was killed or left is the word of PID 1.
 """
 
+from __future__ import annotations
+
 import asyncio
 import os
 import socket
@@ -11,15 +13,18 @@ import struct
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from ringfence.engines.boxes.control import Job
+from ringfence.dataclass import dataclass, field
 from ringfence.engines.frames import Frames, read_done, read_error, read_shown
 from ringfence.engines.loops import forget_reader
 from ringfence.engines.streams import Capture, Reader
 from ringfence.errors import Internal
 from ringfence.values.display import CodeError, DisplayData
 from ringfence.values.request import Overflow, Stream
+
+if TYPE_CHECKING:
+    from ringfence.engines.boxes.control import Job
 
 _PIECE = 64 * 1024
 """Read at once: other sessions wait while the frames in it are taken apart, of which there may be one per ten bytes."""

@@ -7,8 +7,8 @@ import socket
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 
+from ringfence.dataclass import dataclass, field
 from ringfence.engines.boxes import protocol
 from ringfence.engines.boxes.protocol import Manner, MessageKind, Reply
 from ringfence.engines.loops import forget_reader, forget_writer

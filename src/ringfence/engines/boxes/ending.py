@@ -5,20 +5,25 @@ everything else is killed. If PID 1 does not answer, the whole box goes. So ever
 is inside.
 """
 
+from __future__ import annotations
+
 import asyncio
 import select
 import signal
 import time
 from functools import partial
+from typing import TYPE_CHECKING
 
-from ringfence.engines.boxes.inside import Inside
 from ringfence.engines.boxes.protocol import MessageKind, Reply, check_own_end
 from ringfence.engines.boxes.spawning import start_failed
 from ringfence.engines.boxes.waiting import wait_through_cancel
-from ringfence.engines.boxes.watch import Watch
-from ringfence.engines.boxes.work import Work
 from ringfence.errors import Internal
 from ringfence.values.limits import Limit
+
+if TYPE_CHECKING:
+    from ringfence.engines.boxes.inside import Inside
+    from ringfence.engines.boxes.watch import Watch
+    from ringfence.engines.boxes.work import Work
 
 KILL_SECONDS = 3.0
 """How long PID 1 may take to kill and reap everything before the whole box is killed."""

@@ -7,16 +7,23 @@ A write is not done at once, so two of them, or a write and a read, would mix. W
 waits for whoever does so already; what only looks at it does not wait. Two names of one file are two paths here.
 """
 
+from __future__ import annotations
+
 import asyncio
 import posixpath
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from ringfence.engines.base import Agree
-from ringfence.engines.boxes.control import Control, Job
-from ringfence.engines.boxes.files import FileServer
-from ringfence.values.files import FileOperation, Performed
+from ringfence.deferred import deferred
+
+if TYPE_CHECKING:
+    from ringfence.engines.base import Agree
+    from ringfence.engines.boxes.control import Control, Job
+    from ringfence.engines.boxes.files import FileServer
+    from ringfence.values.files import FileOperation, Performed
+else:
+    FileServer = deferred("ringfence.engines.boxes.files", "FileServer")
 
 _AT_ONCE: Final = 8
 """Servers of one box; more operations wait in order. Few, since they are among the processes that the box may have."""

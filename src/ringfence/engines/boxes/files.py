@@ -10,6 +10,8 @@ hostile process of the box can do to it, as it may be able to kill or stop it, i
 time-out.
 """
 
+from __future__ import annotations
+
 import asyncio
 import errno
 import os
@@ -18,12 +20,15 @@ import struct
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from enum import IntEnum
+from typing import TYPE_CHECKING
 
-from ringfence.engines.base import Agree
-from ringfence.engines.boxes.control import Control, Job
 from ringfence.engines.boxes.protocol import Manner, MessageKind
 from ringfence.errors import Internal, Timeout
 from ringfence.values.files import FileKind, FileOperation, FileStat, Performed
+
+if TYPE_CHECKING:
+    from ringfence.engines.base import Agree
+    from ringfence.engines.boxes.control import Control, Job
 
 _FRAME = struct.Struct("=III")
 _ENTRY = struct.Struct("=7Q")

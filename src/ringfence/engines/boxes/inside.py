@@ -1,24 +1,28 @@
 """What everything that runs in one box works with: the way to PID 1, the limits, who watches, who makes results."""
 
+from __future__ import annotations
+
 import asyncio
 import os
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from ringfence.engines.boxes.base import BoxHost
-from ringfence.engines.boxes.control import Control
+from ringfence.dataclass import dataclass
 from ringfence.engines.boxes.overlap import Member, Running
-from ringfence.engines.boxes.results import Results
 from ringfence.engines.boxes.spawning import Spawner
-from ringfence.engines.boxes.standby import BoxSetting
-from ringfence.engines.boxes.standing import Standing
 from ringfence.engines.boxes.watch import Share, Watch
-from ringfence.engines.boxes.work import Work
 from ringfence.errors import Internal
-from ringfence.limits.base import ResourceController
-from ringfence.values.limits import Limit, Limits
+
+if TYPE_CHECKING:
+    from ringfence.engines.boxes.base import BoxHost
+    from ringfence.engines.boxes.control import Control
+    from ringfence.engines.boxes.results import Results
+    from ringfence.engines.boxes.standby import BoxSetting
+    from ringfence.engines.boxes.standing import Standing
+    from ringfence.engines.boxes.work import Work
+    from ringfence.limits.base import ResourceController
+    from ringfence.values.limits import Limit, Limits
 
 
 class Watched(Member, Protocol):

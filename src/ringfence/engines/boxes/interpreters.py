@@ -1,25 +1,33 @@
 """The interpreters and shells of a box that keep their state: started when they are first called, each one call at a
 time."""
 
+from __future__ import annotations
+
 import asyncio
 import os
 import signal
 import time
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
-from ringfence.engines.boxes.context import Context
+from ringfence.deferred import deferred
 from ringfence.engines.boxes.ending import KILL_SECONDS, Endings
-from ringfence.engines.boxes.inside import Inside
-from ringfence.engines.boxes.kept_shell import shell_lines
 from ringfence.engines.boxes.protocol import MessageKind, Reply
 from ringfence.engines.boxes.spawning import not_started, spawn_failed
 from ringfence.engines.boxes.standby import start_context
 from ringfence.engines.boxes.standing import could_use
 from ringfence.engines.boxes.work import Work
 from ringfence.errors import Internal, SpawnFailed
-from ringfence.values.limits import Limit
-from ringfence.values.outcome import Result
-from ringfence.values.request import Request
+
+if TYPE_CHECKING:
+    from ringfence.engines.boxes.context import Context
+    from ringfence.engines.boxes.inside import Inside
+    from ringfence.engines.boxes.kept_shell import shell_lines
+    from ringfence.values.limits import Limit
+    from ringfence.values.outcome import Result
+    from ringfence.values.request import Request
+else:
+    shell_lines = deferred("ringfence.engines.boxes.kept_shell", "shell_lines")
 
 MAIN = "main"
 """The name of the first interpreter."""

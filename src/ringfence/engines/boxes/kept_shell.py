@@ -7,11 +7,16 @@ is done; the input comes from a process beside, of which the shell has the readi
 The text is read by bash as a script, so that everything in it is quoted: nothing of a value is ever expanded.
 """
 
+from __future__ import annotations
+
 import re
 from collections.abc import AsyncIterable
+from typing import TYPE_CHECKING
 
 from ringfence.errors import InvalidArgument
-from ringfence.values.request import Request
+
+if TYPE_CHECKING:
+    from ringfence.values.request import Request
 
 STDIN_MAX = 8 * 1024 * 1024
 """Bytes of input for one call of a kept shell: the shell has to read them as text."""

@@ -5,9 +5,13 @@ not know that it is the last, and would fork. Only what is plainly one program c
 or brace in it, and a first word that is no builtin and is there.
 """
 
-import re
+from __future__ import annotations
 
-from ringfence.engines.boxes.programs import Programs
+import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ringfence.engines.boxes.programs import Programs
 
 _ONE_PROGRAM = re.compile(r"([A-Za-z0-9_./][A-Za-z0-9_.+/-]*)(?: [^;&|<>()$`\\\n\r{}#!]*)?")
 _PLAIN_WORDS = re.compile(r"[A-Za-z0-9_./][A-Za-z0-9_.+/-]*(?: [A-Za-z0-9_.,:@%+/-][A-Za-z0-9_.,:@%+/=-]*)*")

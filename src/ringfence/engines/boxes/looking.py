@@ -5,15 +5,20 @@ These threads are few and nobody else's: a box that makes them work for minutes 
 nothing else of them.
 """
 
+from __future__ import annotations
+
 import asyncio
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache, partial
+from typing import TYPE_CHECKING
 
 from ringfence.limits.base import ResourceController, UsageReading
-from ringfence.limits.disk import DiskWatch
 from ringfence.values.limits import Limit
+
+if TYPE_CHECKING:
+    from ringfence.limits.disk import DiskWatch
 
 _THREADS = 2
 

@@ -9,14 +9,18 @@ that is taken without writing, are in nobody's own count. They are in the sum, w
 were calls (`watch.py`).
 """
 
+from __future__ import annotations
+
 import asyncio
 import time
-from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from ringfence.engines.boxes.control import Control, Job
+from ringfence.dataclass import dataclass
 from ringfence.engines.boxes.standing import Standing, could_use
-from ringfence.values.limits import Limit
+
+if TYPE_CHECKING:
+    from ringfence.engines.boxes.control import Control, Job
+    from ringfence.values.limits import Limit
 
 _ANSWER_SECONDS = 1.0
 """How long PID 1 may take to count what a command uses; a tree of thousands takes some ten milliseconds."""

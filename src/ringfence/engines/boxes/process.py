@@ -1,5 +1,7 @@
 """A command that goes on while others run in the same box: its output, its input, its signals, its end."""
 
+from __future__ import annotations
+
 import asyncio
 import fcntl
 import os
@@ -7,20 +9,23 @@ import signal
 import struct
 import termios
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
-from ringfence.engines.boxes.control import Control, Job
 from ringfence.engines.boxes.protocol import MessageKind, Reply, check_own_end
 from ringfence.engines.boxes.spawning import start_failed
-from ringfence.engines.boxes.watch import Watch
 from ringfence.engines.boxes.work import limits_of
 from ringfence.engines.streams import Capture, Reader, feed, write_all
 from ringfence.errors import Internal
 from ringfence.values.limits import Limit, Limits
-from ringfence.values.outcome import Ending, Result
 from ringfence.values.request import Overflow, Request, Stream
 from ringfence.values.sizes import Duration, seconds_of
+
+if TYPE_CHECKING:
+    from ringfence.engines.boxes.control import Control, Job
+    from ringfence.engines.boxes.watch import Watch
+    from ringfence.values.outcome import Ending, Result
 
 
 class _Said(Capture):
@@ -42,6 +47,7 @@ class BoxProcess:
     Args:
         outputs: what it says, on our ends of its pipes; with a terminal, that alone.
         kills: how often the kernel had killed for memory before it.
+        complete: adds to its result what is told a moment later, if there is anything.
     """
 
     def __init__(
@@ -52,7 +58,8 @@ class BoxProcess:
         stdin: int,
         outputs: Sequence[Reader],
         limits: Limits,
-        make_result: "Callable[[BoxProcess, Reply], Result]",
+        make_result: Callable[[BoxProcess, Reply], Result],
+        complete: Callable[[Request, Result], Coroutine[None, None, Result]] | None,
         *,
         on_terminal: bool = False,
         kills: int = 0,
@@ -73,6 +80,9 @@ class BoxProcess:
         self._control = control
         self._stdin = stdin
         self._make_result = make_result
+        self._request = request
+        self._complete = complete
+        self._completing: asyncio.Task[None] | None = None
         self._begin = time.monotonic()
         self._end: float | None = None
         self._result: Result | None = None
@@ -96,7 +106,7 @@ class BoxProcess:
         self._on_end: Callable[[BoxProcess], None] | None = None
         job.ended.add_done_callback(self._on_ended)
 
-    def watch(self, watch: Watch, on_end: "Callable[[BoxProcess], None]") -> None:
+    def watch(self, watch: Watch, on_end: Callable[[BoxProcess], None]) -> None:
         """Hold it to its limits until it ends, and say then that it has."""
         self._watch, self._on_end = watch, on_end
 
@@ -188,8 +198,13 @@ class BoxProcess:
             raise start_failed(reply, self.command, self._cwd)
         if self.killed_for is None:
             check_own_end(reply)
+        if self._completing is not None:
+            await asyncio.wait((self._completing,))
         assert self._result is not None, "made when it ended"
         return self._result
+
+    async def _complete_result(self, completed: Coroutine[None, None, Result]) -> None:
+        self._result = await completed
 
     def stop(self, limit: Limit) -> None:
         """End it because it has passed a limit; the first reason counts."""
@@ -220,6 +235,9 @@ class BoxProcess:
             reply = ended.result()
             if reply.kind is MessageKind.ENDED:
                 self._result = self._make_result(self, reply)
+                if self._complete is not None:
+                    completed = self._complete(self._request, self._result)
+                    self._completing = asyncio.ensure_future(self._complete_result(completed))
         if self._on_end is not None:
             self._on_end(self)
 

@@ -10,9 +10,9 @@ import socket
 import struct
 from array import array
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from enum import IntEnum, IntFlag
 
+from ringfence.dataclass import dataclass
 from ringfence.errors import Internal
 
 VERSION = 4

@@ -1,26 +1,41 @@
 """Makes the results of a box: evidence to ending, with what was used, seen and refused on the way."""
 
-import signal
-from dataclasses import replace
+from __future__ import annotations
 
-from ringfence.engines.boxes.base import Supervision
+import asyncio
+import signal
+import time
+from typing import TYPE_CHECKING, TypeAlias
+
+from ringfence.dataclass import replace
 from ringfence.engines.boxes.classify import Evidence, before, classify, violations
-from ringfence.engines.boxes.control import Job
-from ringfence.engines.boxes.process import BoxProcess
-from ringfence.engines.boxes.protocol import Reply
-from ringfence.engines.boxes.work import Work
-from ringfence.engines.networking.attaching import BoxNetwork
-from ringfence.limits.base import ResourceController
-from ringfence.values.guarantee import Wall
+from ringfence.engines.boxes.waiting import wait_through_cancel
 from ringfence.values.outcome import Observed, Result, SandboxAudit, Usage
-from ringfence.values.request import Request
 from ringfence.values.sandbox_type import SandboxType
-from ringfence.values.violation import Violation
+
+if TYPE_CHECKING:
+    from ringfence.engines.boxes.base import Supervision
+    from ringfence.engines.boxes.control import Job
+    from ringfence.engines.boxes.process import BoxProcess
+    from ringfence.engines.boxes.protocol import Reply
+    from ringfence.engines.boxes.work import Work
+    from ringfence.engines.networking.attaching import BoxNetwork
+    from ringfence.limits.base import ResourceController
+    from ringfence.values.guarantee import Wall
+    from ringfence.values.request import Request
+    from ringfence.values.violation import Violation
 
 _KIB_MOST = 1 << 40
 """What PID 1 reports is hostile, if PID 1 is."""
 _LOST_KEPT = 64
 """Requests without a result of which it is kept what was seen; nobody may ask."""
+_NOT_TOLD = (
+    "the proxy was too busy to tell in time what it had refused when a call ended; it is in the journal, and in the "
+    "result of the next call"
+)
+
+Seen: TypeAlias = "tuple[tuple[Violation, ...], Observed | None]"
+"""What was refused, and what else was seen."""
 
 
 class Results:
@@ -30,7 +45,7 @@ class Results:
         self._type = SandboxType.of(wall.name)
         self._audit = audit
         self._kills = 0
-        self._lost: dict[int, tuple[Request, tuple[tuple[Violation, ...], Observed | None]]] = {}
+        self._lost: dict[int, tuple[Request, Seen]] = {}
         """With the request itself, so that no later one has its place in memory."""
         self.supervision: Supervision | None = None
         self.network: BoxNetwork | None = None
@@ -66,12 +81,51 @@ class Results:
 
     def lost(self, work: Work) -> None:
         """It came to no result; what was seen of it is kept for whoever asks, by its request."""
-        if self.supervision is not None or self.network is not None:
-            while len(self._lost) >= _LOST_KEPT:
-                del self._lost[next(iter(self._lost))]
-            self._lost[id(work.request)] = work.request, self._seen(work.job)
+        if self.supervision is not None:
+            self._keep(work.request, self._seen(work.job))
 
-    def last_seen(self, request: Request) -> tuple[tuple[Violation, ...], Observed | None]:
+    def _keep(self, request: Request, seen: Seen) -> None:
+        while len(self._lost) >= _LOST_KEPT:
+            del self._lost[next(iter(self._lost))]
+        self._lost[id(request)] = request, seen
+
+    async def with_network(self, request: Request, result: Result, *, is_alone: bool) -> Result:
+        """The result of what is over, with what the network refused until now. Which call a connection is of nobody
+        outside knows: it counts for the first that ends after it was refused.
+
+        Args:
+            is_alone: whether nothing else runs in the box, so that also what is decided only now is of this call.
+        """
+        if self.network is None:
+            return result
+        refused, was_cancelled = await self._refused_by(self.network, None if is_alone else time.time())
+        if refused:
+            result = replace(result, violations=(*refused, *result.violations))
+        if was_cancelled:
+            self._keep(request, (result.violations, result.observed))
+            raise asyncio.CancelledError
+        return result
+
+    async def network_of_lost(self, request: Request, *, is_alone: bool) -> None:
+        """Keep what the network refused until now for whoever asks about a request that came to no result."""
+        if self.network is None:
+            return
+        refused, was_cancelled = await self._refused_by(self.network, None if is_alone else time.time())
+        before, observed = self.last_seen(request)
+        if refused or before or observed is not None:
+            self._keep(request, ((*refused, *before), observed))
+        if was_cancelled:
+            raise asyncio.CancelledError
+
+    async def _refused_by(self, network: BoxNetwork, until: float | None) -> tuple[tuple[Violation, ...], bool]:
+        """What was refused until now, and whether somebody wanted us to stop waiting for it."""
+        settling = asyncio.ensure_future(network.settle())
+        was_cancelled = await wait_through_cancel(settling)
+        if not settling.result():
+            self.note(_NOT_TOLD)
+        return network.taken(until), was_cancelled
+
+    def last_seen(self, request: Request) -> Seen:
         """Of a request that came to no result."""
         _, seen = self._lost.pop(id(request), (None, ((), None)))
         return seen
@@ -134,11 +188,9 @@ class Results:
             overlapped=process.met,
         )
 
-    def _seen(self, job: Job | BoxProcess) -> tuple[tuple[Violation, ...], Observed | None]:
-        """What was refused to it, by those who look at its calls and by whoever serves the box's network; and what else
-        was seen of it. Which call a connection is of nobody outside knows: it counts for the first that ends."""
-        refused, observed = self.supervision.end(job.id) if self.supervision is not None else ((), None)
-        return (refused if self.network is None else (*refused, *self.network.taken())), observed
+    def _seen(self, job: Job | BoxProcess) -> Seen:
+        """What was refused to it by those who look at its calls, and what else was seen of it."""
+        return self.supervision.end(job.id) if self.supervision is not None else ((), None)
 
     def memory_kills(self) -> int:
         """How often the kernel had killed for memory when somebody last asked."""

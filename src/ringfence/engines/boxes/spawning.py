@@ -1,16 +1,21 @@
 """Has PID 1 start a command: its words, its pipes, and what to say when it could not be started."""
 
+from __future__ import annotations
+
 import errno
 import os
 from contextlib import ExitStack
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from ringfence.engines.boxes.control import Control, Job
 from ringfence.engines.boxes.protocol import Manner, Reply, Step
 from ringfence.engines.boxes.standby import BoxSetting, command_words
 from ringfence.engines.descriptors import hint, out_of_descriptors
 from ringfence.errors import FileError, Internal, SpawnFailed
-from ringfence.values.request import Request
+
+if TYPE_CHECKING:
+    from ringfence.engines.boxes.control import Control, Job
+    from ringfence.values.request import Request
 
 _LONG_COMMAND = 100_000
 """The kernel takes at most 128 KiB for one argument; longer commands are read by the shell from a descriptor."""

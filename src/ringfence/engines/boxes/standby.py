@@ -6,6 +6,8 @@ would be given: the text is evaluated with the same line numbers, `$0` and optio
 shell itself.
 """
 
+from __future__ import annotations
+
 import fcntl
 import marshal
 import os
@@ -14,15 +16,22 @@ import termios
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from functools import cache, partial
 from importlib.util import MAGIC_NUMBER
+from typing import TYPE_CHECKING
 
-from ringfence.engines.boxes.context import Context
-from ringfence.engines.boxes.control import Control, Job
-from ringfence.engines.boxes.programs import Programs
+from ringfence.dataclass import dataclass
+from ringfence.deferred import deferred
 from ringfence.engines.boxes.protocol import Manner
-from ringfence.engines.drivers.python import joined
+
+if TYPE_CHECKING:
+    from ringfence.engines.boxes.context import Context
+    from ringfence.engines.boxes.control import Control, Job
+    from ringfence.engines.boxes.programs import Programs
+    from ringfence.engines.drivers.python import joined
+else:
+    Context = deferred("ringfence.engines.boxes.context", "Context")
+    joined = deferred("ringfence.engines.drivers.python", "joined")
 
 COMMAND_MAX = 4000
 """Bytes of a command that a waiting shell takes: it reads them one by one, and they fit into a pipe at once."""

@@ -16,15 +16,20 @@ a running command is.
 What this does not protect against: what is filled between two looks.
 """
 
+from __future__ import annotations
+
 import asyncio
 import time
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from ringfence.engines.boxes.looking import Looking
 from ringfence.engines.boxes.watch import CPUS, pause_for
-from ringfence.limits.base import ResourceController, UsageReading
 from ringfence.limits.disk import DiskWatch, free_space
 from ringfence.values.limits import Limit, Limits
+
+if TYPE_CHECKING:
+    from ringfence.limits.base import ResourceController, UsageReading
 
 _FIRST = 0.1
 _SLOWEST = 1.0

@@ -3,7 +3,10 @@
 import asyncio
 import os
 import subprocess
-from typing import Any
+from typing import Any, Final
+
+_LOOK_SECONDS: Final = 0.01
+"""Between two looks at a child, where nobody tells us of its end."""
 
 
 async def wait_readable(descriptor: int, seconds: float | None = None) -> bool:
@@ -23,7 +26,12 @@ async def wait_readable(descriptor: int, seconds: float | None = None) -> bool:
 
 async def wait_child(child: subprocess.Popen[bytes]) -> None:
     """Wait until it has ended, and reap it."""
-    descriptor = os.pidfd_open(child.pid)
+    try:
+        descriptor = os.pidfd_open(child.pid)
+    except OSError:  # no descriptor is left: it is waited for all the same
+        while child.poll() is None:
+            await asyncio.sleep(_LOOK_SECONDS)
+        return
     try:
         await wait_readable(descriptor)
     finally:

@@ -8,17 +8,21 @@ What is looked at is the box's, which is the command's own as long as nothing ru
 - Memory, where no control group holds it: the one that uses most is stopped.
 """
 
+from __future__ import annotations
+
 import asyncio
 import os
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
+from ringfence.dataclass import dataclass
 from ringfence.engines.boxes.looking import Looking
-from ringfence.limits.base import ResourceController, UsageReading
 from ringfence.limits.disk import DiskWatch, free_space
 from ringfence.values.limits import Limit, Limits
+
+if TYPE_CHECKING:
+    from ringfence.limits.base import ResourceController, UsageReading
 
 _FIRST = 0.01
 """Most commands are over before the first look."""

@@ -1,18 +1,23 @@
 """One piece of work that a box does for a caller: a command from start to end, or one call of an interpreter."""
 
+from __future__ import annotations
+
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import TYPE_CHECKING
 
-from ringfence.engines.boxes.context import Cell, Context
-from ringfence.engines.boxes.control import Control, Job
-from ringfence.engines.boxes.protocol import Reply
-from ringfence.engines.boxes.standby import WaitingShell
-from ringfence.engines.boxes.watch import Watch
+from ringfence.dataclass import dataclass, field, replace
 from ringfence.engines.streams import Capture, Reader
 from ringfence.values.limits import Limit, Limits
 from ringfence.values.request import Request, Stream
+
+if TYPE_CHECKING:
+    from ringfence.engines.boxes.context import Cell, Context
+    from ringfence.engines.boxes.control import Control, Job
+    from ringfence.engines.boxes.protocol import Reply
+    from ringfence.engines.boxes.standby import WaitingShell
+    from ringfence.engines.boxes.watch import Watch
 
 
 def limits_of(request: Request, limits: Limits) -> Limits:
@@ -66,14 +71,14 @@ class Work:
         return min(self.request.timeout or wall, wall)
 
     @property
-    def over(self) -> "asyncio.Future[Reply] | asyncio.Future[int | None]":
+    def over(self) -> asyncio.Future[Reply] | asyncio.Future[int | None]:
         return self.job.over if self.cell is None else self.cell.over
 
     def listen(
         self,
         outputs: tuple[int, int],
-        stop: Callable[["Work", Limit], None],
-        fail: Callable[["Work", BaseException], None],
+        stop: Callable[[Work, Limit], None],
+        fail: Callable[[Work, BaseException], None],
     ) -> None:
         """Read the two streams, at the latest when it is over; as they come, from `hear_out` on. Takes the descriptors
         over."""
@@ -91,8 +96,8 @@ class Work:
     def listen_to(
         self,
         context: Context,
-        stop: Callable[["Work", Limit], None],
-        fail: Callable[["Work", BaseException], None],
+        stop: Callable[[Work, Limit], None],
+        fail: Callable[[Work, BaseException], None],
     ) -> None:
         """The same for an interpreter, whose pipes stay its own."""
         over, fault = partial(stop, self, Limit.OUTPUT), partial(fail, self)

@@ -4,15 +4,20 @@ Nothing else can: nothing else runs in the container yet, and outside only we ma
 kernel is asked all the same who it is. There is no second connection: the socket is closed and removed after the first.
 """
 
+from __future__ import annotations
+
 import asyncio
 import socket
 import struct
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ringfence.engines.docker import verify
-from ringfence.engines.docker.daemon import Daemon
 from ringfence.errors import InitializationFailed
+
+if TYPE_CHECKING:
+    from ringfence.engines.docker.daemon import Daemon
 
 _CONNECT_SECONDS = 20.0
 _PEER = struct.Struct("=iII")

@@ -4,13 +4,17 @@ What is not said here is not given: no network, no capability, no device beyond 
 writable file but in the workspace and in sized memory, no socket of the daemon, no log, no restart.
 """
 
-from dataclasses import dataclass
-from typing import Any
+from __future__ import annotations
 
-from ringfence.engines.docker.daemon import Image
+from typing import TYPE_CHECKING, Any
+
+from ringfence.dataclass import dataclass
 from ringfence.engines.docker.mounts import CONTROL, HELPER, PINS, Mount
 from ringfence.errors import InvalidArgument
-from ringfence.values.limits import Limits
+
+if TYPE_CHECKING:
+    from ringfence.engines.docker.daemon import Image
+    from ringfence.values.limits import Limits
 
 HOME = "/home/agent"
 _SMALLEST_MEMORY = 6 * 1024 * 1024

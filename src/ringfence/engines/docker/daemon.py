@@ -11,10 +11,10 @@ import json
 import math
 from collections.abc import Awaitable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
+from ringfence.dataclass import dataclass
 from ringfence.engines.docker import pending_removals
 from ringfence.errors import InitializationFailed
 

@@ -17,19 +17,21 @@ What this does not protect against: the daemon itself, which is root or, rootles
 faults of the kernel, which containers share with the host.
 """
 
+from __future__ import annotations
+
 import asyncio
 import errno
 import os
 import tempfile
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ringfence.confinement.base import BUNDLE, Prepared, Trust
 from ringfence.confinement.choose import WRITTEN_THROUGH, build_container_view, give_up, shares_files
+from ringfence.dataclass import dataclass
 from ringfence.engines.aside import aside
-from ringfence.engines.base import NetworkProvider
 from ringfence.engines.boxes import helper
 from ringfence.engines.boxes.box import HelperBox
 from ringfence.engines.boxes.identity import stand_in
@@ -43,7 +45,6 @@ from ringfence.engines.docker.making import Order, check_kernel, make
 from ringfence.engines.docker.mounts import check_place
 from ringfence.engines.docker.programs import ASK, ImagePrograms
 from ringfence.engines.docker.runtimes import Kernel, Runtime, choose_runtime
-from ringfence.engines.docker.settings import DockerSettings
 from ringfence.engines.networking.attaching import attach, no_provider
 from ringfence.engines.networking.trusting import make_trust
 from ringfence.engines.networking.variables import network_variables
@@ -55,6 +56,10 @@ from ringfence.values.guarantee import Guarantee, Wall
 from ringfence.values.limits import Limits
 from ringfence.values.outcome import SandboxAudit
 from ringfence.values.request import Overflow, Request, Stream
+
+if TYPE_CHECKING:
+    from ringfence.engines.base import NetworkProvider
+    from ringfence.engines.docker.settings import DockerSettings
 
 _READY_SECONDS = 20.0
 _ASK_SECONDS = 30.0

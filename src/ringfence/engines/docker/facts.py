@@ -11,11 +11,11 @@ import os
 import tempfile
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from ringfence.dataclass import dataclass, replace
 from ringfence.engines.docker.address import connect
 from ringfence.engines.docker.daemon import OLDEST, About, parse_version
 from ringfence.engines.docker.engine import DockerEngine, guarantees_of

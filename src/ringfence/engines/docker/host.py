@@ -1,18 +1,23 @@
 """What stands around PID 1 of a box in a container: the container, the stage it was made from, and its guardian."""
 
+from __future__ import annotations
+
 import asyncio
 import os
 import signal
 import socket
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
-from ringfence.engines.boxes.base import Supervision
 from ringfence.engines.boxes.waiting import wait_readable
 from ringfence.engines.docker import pending_removals
 from ringfence.engines.docker.daemon import Daemon
-from ringfence.engines.docker.relay import Relay
-from ringfence.engines.docker.stage import Stage
 from ringfence.errors import Internal, RingfenceError
+
+if TYPE_CHECKING:
+    from ringfence.engines.boxes.base import Supervision
+    from ringfence.engines.docker.relay import Relay
+    from ringfence.engines.docker.stage import Stage
 
 _GRACE_SECONDS = 3.0
 """How long the first process may take to see that it was let go; one that does not has been frozen."""

@@ -9,17 +9,22 @@ Which uid of the daemon's is ours stands in the kernel's map of the daemon's use
 found by its socket, whose other end the kernel names.
 """
 
+from __future__ import annotations
+
 import os
 import socket
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from ringfence.confinement.base import StandIn
+from ringfence.dataclass import dataclass
 from ringfence.engines.boxes.identity import INSIDE
 from ringfence.engines.docker.address import connect
 from ringfence.errors import InitializationFailed
+
+if TYPE_CHECKING:
+    from ringfence.confinement.base import StandIn
 
 _SECONDS = 5.0
 _PEER = struct.Struct("=iII")

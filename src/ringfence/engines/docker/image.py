@@ -19,10 +19,10 @@ import tarfile
 import time
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from ringfence.confinement.choose import container_profile
+from ringfence.dataclass import dataclass
 from ringfence.errors import InitializationFailed
 
 if TYPE_CHECKING:

@@ -7,35 +7,39 @@
 What has been made so far can be undone at every step, also when we are cancelled.
 """
 
+from __future__ import annotations
+
 import asyncio
 import os
 import re
 import socket
 from collections.abc import Awaitable, Mapping
 from contextlib import AsyncExitStack, suppress
-from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from ringfence.confinement.base import Cover, How, Prepared, StandIn
 from ringfence.confinement.choose import container_filter
-from ringfence.engines.boxes.box import HelperBox
+from ringfence.dataclass import dataclass, replace
 from ringfence.engines.boxes.waiting import wait_through_cancel
 from ringfence.engines.docker import stage, verify
 from ringfence.engines.docker.connecting import accept, peer
 from ringfence.engines.docker.container import ContainerPlan, container_config
-from ringfence.engines.docker.daemon import About, Daemon, Image
 from ringfence.engines.docker.host import DockerHost
-from ringfence.engines.docker.identity import Identity
 from ringfence.engines.docker.janitor import BOX_LABEL, MANAGER_LABEL, own_name
 from ringfence.engines.docker.mounts import HELPER, Mount, check_fields, plan
 from ringfence.engines.docker.relay import Relay, attach
 from ringfence.engines.docker.runtimes import Kernel, Runtime
-from ringfence.engines.docker.stage import Stage
 from ringfence.errors import InitializationFailed
 from ringfence.limits import rlimits
-from ringfence.values.grant import Grant
 from ringfence.values.request import Request, Stream
+
+if TYPE_CHECKING:
+    from ringfence.engines.boxes.box import HelperBox
+    from ringfence.engines.docker.daemon import About, Daemon, Image
+    from ringfence.engines.docker.identity import Identity
+    from ringfence.engines.docker.stage import Stage
+    from ringfence.values.grant import Grant
 
 _GVISOR_PROCESSES = 2048
 """Threads of gVisor itself, and those in which guest code runs, several for each of its processes. Inside, gVisor holds

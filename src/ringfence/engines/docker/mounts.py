@@ -19,10 +19,10 @@ because the engine would follow it: a workspace in which one has to be is refuse
 import os
 import stat
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
 from typing import Any
 
 from ringfence.confinement.base import Cover, How, View
+from ringfence.dataclass import dataclass, field
 from ringfence.errors import InitializationFailed
 from ringfence.values.paths import is_inside
 

@@ -13,10 +13,10 @@ refused, with the settings that do.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
+from ringfence.dataclass import dataclass
 from ringfence.engines.docker.daemon import About, Registered
 from ringfence.errors import InitializationFailed
 

@@ -1,10 +1,10 @@
 """Which daemon, which image and which runtime: what the caller says, else what the environment says."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, version
 
+from ringfence.dataclass import dataclass
 from ringfence.errors import InvalidConfig
+from ringfence.version import VERSION
 
 URL_VARIABLE = "DOCKER_HOST"
 IMAGE_VARIABLE = "RINGFENCE_DOCKER_IMAGE"
@@ -35,12 +35,5 @@ def read_docker_settings(
             f"{chosen!r} is not the address of a Docker daemon",
             hint="give unix:///path/to/docker.sock or tcp://host:port",
         )
-    named = image or environ.get(IMAGE_VARIABLE, "").strip() or f"ringfence/sandbox:{_own_version()}"
+    named = image or environ.get(IMAGE_VARIABLE, "").strip() or f"ringfence/sandbox:{VERSION}"
     return DockerSettings(chosen, named, runtime or environ.get(RUNTIME_VARIABLE, "").strip() or None)
-
-
-def _own_version() -> str:
-    try:
-        return version("ringfence")
-    except PackageNotFoundError:  # run from a checkout that was never installed
-        return "latest"

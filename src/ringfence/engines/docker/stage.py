@@ -9,6 +9,8 @@ The guardian is the same small program as for a native box (native/launch.c): it
 until the box's first process has ended, then removes placeholders, mounts and files, also when we were killed.
 """
 
+from __future__ import annotations
+
 import asyncio
 import os
 import shutil
@@ -18,15 +20,18 @@ import subprocess
 import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, suppress
-from dataclasses import replace
+from typing import TYPE_CHECKING
 
-from ringfence.confinement.base import Prepared, StandIn, View
+from ringfence.dataclass import replace
 from ringfence.engines.boxes import helper
 from ringfence.engines.boxes.protocol import MessageKind, pack_header
 from ringfence.engines.boxes.waiting import wait_child, wait_readable, wait_through_cancel
 from ringfence.engines.docker.mounts import Sources, closed_parents
 from ringfence.errors import InitializationFailed
 from ringfence.values.paths import is_inside
+
+if TYPE_CHECKING:
+    from ringfence.confinement.base import Prepared, StandIn, View
 
 _BUILD_SECONDS = 10.0
 _HINTS = {

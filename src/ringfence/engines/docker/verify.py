@@ -11,9 +11,9 @@ import os
 import re
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
+from ringfence.dataclass import dataclass
 from ringfence.engines.docker.identity import parse_map
 from ringfence.engines.docker.mounts import PINS, Mount
 from ringfence.errors import InitializationFailed

@@ -1,11 +1,13 @@
 """Makes native boxes: chooses the wall, builds the view, starts the launcher, waits until PID 1 has confined itself."""
 
+from __future__ import annotations
+
 import asyncio
 import os
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from functools import partial
+from typing import TYPE_CHECKING
 
 from ringfence.confinement.base import BUNDLE, Confiner, Prepared, StandIn, Trust
 from ringfence.confinement.choose import (
@@ -18,8 +20,9 @@ from ringfence.confinement.choose import (
     shares_files,
     why_not_before,
 )
+from ringfence.dataclass import replace
+from ringfence.deferred import deferred
 from ringfence.engines.aside import aside
-from ringfence.engines.base import NetworkProvider
 from ringfence.engines.boxes import helper
 from ringfence.engines.boxes.box import HelperBox
 from ringfence.engines.boxes.identity import INSIDE, stand_in
@@ -29,16 +32,24 @@ from ringfence.engines.descriptors import no_box
 from ringfence.engines.native.host import NativeHost
 from ringfence.engines.native.shims import resolve_program, resolve_shims
 from ringfence.engines.native.starting import Started, start
-from ringfence.engines.networking.attaching import BoxNetwork, attach, no_provider
-from ringfence.engines.networking.trusting import make_trust
-from ringfence.engines.networking.variables import network_variables
 from ringfence.errors import InitializationFailed, Internal, RingfenceError
-from ringfence.limits.base import ResourceController
 from ringfence.limits.choose import choose as choose_holder
 from ringfence.values.grant import Grant, Trace
 from ringfence.values.guarantee import Guarantee, Wall
 from ringfence.values.outcome import SandboxAudit
 from ringfence.values.paths import is_below
+
+if TYPE_CHECKING:
+    from ringfence.engines.base import NetworkProvider
+    from ringfence.engines.networking.attaching import BoxNetwork, attach, no_provider
+    from ringfence.engines.networking.trusting import make_trust
+    from ringfence.engines.networking.variables import network_variables
+    from ringfence.limits.base import ResourceController
+else:
+    attach = deferred("ringfence.engines.networking.attaching", "attach")
+    no_provider = deferred("ringfence.engines.networking.attaching", "no_provider")
+    make_trust = deferred("ringfence.engines.networking.trusting", "make_trust")
+    network_variables = deferred("ringfence.engines.networking.variables", "network_variables")
 
 _SHELLS = ("/bin/bash", "/usr/bin/bash", "/bin/sh")
 _READY_SECONDS = 20.0
@@ -147,7 +158,7 @@ class NativeEngine:
         return self._trusted[1]
 
     @asynccontextmanager
-    async def _attaching(self, grant: Grant, around: NativeHost) -> "AsyncIterator[asyncio.Task[BoxNetwork] | None]":
+    async def _attaching(self, grant: Grant, around: NativeHost) -> AsyncIterator[asyncio.Task[BoxNetwork] | None]:
         """The box's network is handed over while its wall is still being built: the keeper stands before."""
         if grant.network is None or self._network is None or around.keeper is None:
             yield None

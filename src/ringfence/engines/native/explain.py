@@ -5,21 +5,25 @@ to nothing by itself; it is recorded where a rule names it, or where the host ha
 granted. What is neither is a file that does not exist, which is nobody's doing.
 """
 
+from __future__ import annotations
+
 import errno
 import ipaddress
 import os
 from collections.abc import Collection
-from dataclasses import replace
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from ringfence.confinement.base import CAPTURED_ADDRESSES, OWN_ADDRESSES, How, View
 from ringfence.confinement.choose import led_out
+from ringfence.dataclass import replace
 from ringfence.policy.defaults import UNMADE, may_be_granted
 from ringfence.policy.globs import compiled
-from ringfence.values.grant import Grant
 from ringfence.values.paths import is_below
 from ringfence.values.remedy import Access, Door, Need
 from ringfence.values.violation import Operation, Severity, Violation, ViolationType
+
+if TYPE_CHECKING:
+    from ringfence.values.grant import Grant
 
 _HARMLESS: Final = ("__pycache__",)  # Python tries to keep its bytecode beside every module, and does without
 _MISSING: Final = "missing"

@@ -1,21 +1,29 @@
 """What stands around PID 1 of a native box: its launcher, the guardian in it, and the supervisor that they serve."""
 
+from __future__ import annotations
+
 import os
 import signal
 import subprocess
 from contextlib import suppress
 from functools import partial
+from typing import TYPE_CHECKING
 
-from ringfence.confinement.base import View
 from ringfence.confinement.choose import notification_rules
+from ringfence.deferred import deferred
 from ringfence.engines.aside import aside
-from ringfence.engines.boxes.base import Supervision
 from ringfence.engines.boxes.waiting import wait_child
 from ringfence.engines.native.explain import Explainer
-from ringfence.engines.native.starting import Started
 from ringfence.engines.native.supervisor import Supervisor
-from ringfence.engines.networking.keeper import Keeper
 from ringfence.values.grant import Grant, Trace
+
+if TYPE_CHECKING:
+    from ringfence.confinement.base import View
+    from ringfence.engines.boxes.base import Supervision
+    from ringfence.engines.native.starting import Started
+    from ringfence.engines.networking.keeper import Keeper
+else:
+    Keeper = deferred("ringfence.engines.networking.keeper", "Keeper")
 
 
 class NativeHost:

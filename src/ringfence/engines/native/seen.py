@@ -5,15 +5,19 @@ moment. Whether something came of it is found out at the end: in a directory of 
 what it was. In the box's own directories (`/tmp`, a shadow) nobody outside can look; there counts what could succeed.
 """
 
+from __future__ import annotations
+
 import os
 import stat
 import time
 from collections.abc import Iterator, Set
-from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
+from ringfence.dataclass import dataclass, field, replace
 from ringfence.values.outcome import FileState, Observed, Touched
-from ringfence.values.violation import Severity, Violation
+
+if TYPE_CHECKING:
+    from ringfence.values.violation import Severity, Violation
 
 KEPT_MAX: Final = 1000
 """Names of each kind, and violations, that are kept for one command."""
@@ -90,13 +94,13 @@ class Seen:
         if not self._kept[violation.severity]:
             del self._kept[violation.severity]
 
-    def join(self, beside: "Seen") -> None:
+    def join(self, beside: Seen) -> None:
         """Add what others did whose call is over: names to look at, and refusals that are said to be theirs."""
         self.look_at(beside)
         for violation in beside.violations:
             self.refuse(replace(violation, what=f"{violation.what} {_OTHERS}"))
 
-    def look_at(self, other: "Seen") -> None:
+    def look_at(self, other: Seen) -> None:
         """Add the names that another has touched since the last time, so that somebody looks at them; what came of it
         is not this one's."""
         for name in other.fresh:

@@ -15,10 +15,17 @@ to the shim.
 import os
 import re
 import stat
-import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+from ringfence.deferred import deferred_module
+
+if TYPE_CHECKING:
+    import tomllib
+else:
+    tomllib = deferred_module("tomllib")
+
 
 _ENVS: Final = {
     "pyenv": ("PYENV_VERSION", ".python-version"),

@@ -1,19 +1,24 @@
 """Starts a box: descriptors, plan, launcher; nothing is left open or running if a step fails."""
 
+from __future__ import annotations
+
 import os
 import socket
 import subprocess
 from collections.abc import Iterable
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from ringfence.confinement.base import Confiner, Descriptors, Launch, Prepared, StandIn
+from ringfence.dataclass import dataclass
 from ringfence.engines.boxes import helper
 from ringfence.engines.descriptors import out_of_descriptors
 from ringfence.errors import InitializationFailed
 from ringfence.limits import rlimits
-from ringfence.limits.base import ResourceController
-from ringfence.values.limits import Limits
+
+if TYPE_CHECKING:
+    from ringfence.limits.base import ResourceController
+    from ringfence.values.limits import Limits
 
 
 @dataclass(slots=True)

@@ -4,6 +4,8 @@ The guardian (native/supervise.c) stands outside the box, so what it says of a c
 write; the strings in it are the command's own. Its packets are bounded and checked all the same.
 """
 
+from __future__ import annotations
+
 import asyncio
 import errno
 import mmap
@@ -12,13 +14,16 @@ import socket
 import struct
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack, suppress
+from typing import TYPE_CHECKING
 
 from ringfence.engines.boxes.protocol import VERSION, MessageKind
 from ringfence.engines.loops import forget_reader
 from ringfence.engines.native.seen import Seen
 from ringfence.engines.native.starting import memory_file
-from ringfence.values.outcome import Observed
 from ringfence.values.violation import Severity, Violation, ViolationType
+
+if TYPE_CHECKING:
+    from ringfence.values.outcome import Observed
 
 _HEAD = struct.Struct("=IIII")
 _PACKET_MAX = 16 * 1024

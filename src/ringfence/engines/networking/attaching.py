@@ -1,11 +1,13 @@
 """Hands a new box's network to whoever serves it: listeners made inside, ports published, and all of it taken back."""
 
+from __future__ import annotations
+
 import asyncio
 import itertools
 import os
 import socket
 from collections.abc import Awaitable
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from ringfence.egress.base import Listeners
 from ringfence.engines.base import Attached, NetKeeper, NetworkProvider
@@ -13,7 +15,9 @@ from ringfence.engines.networking.inside import InsideKeeper
 from ringfence.engines.networking.publishing import Publisher
 from ringfence.errors import InitializationFailed
 from ringfence.values.network import PROXY_PORT, NetworkGrant
-from ringfence.values.violation import Violation
+
+if TYPE_CHECKING:
+    from ringfence.values.violation import Violation
 
 _DNS_PORT: Final = 53
 _numbers: Final = itertools.count(1)
@@ -61,8 +65,11 @@ class BoxNetwork:
     def published(self) -> tuple[tuple[int, int], ...]:
         return (*self._attached.published, *self._publisher.ports)
 
-    def taken(self) -> tuple[Violation, ...]:
-        return self._attached.taken()
+    async def settle(self) -> bool:
+        return await self._attached.settle()
+
+    def taken(self, until: float | None = None) -> tuple[Violation, ...]:
+        return self._attached.taken(until)
 
     async def close(self) -> None:
         await self._publisher.close()

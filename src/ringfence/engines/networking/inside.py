@@ -4,15 +4,19 @@ Nobody there may change routes, so that only what is meant for the box's own loo
 asked of 127.0.0.53, and addresses of 127.0.0.0/8 that stand for names.
 """
 
+from __future__ import annotations
+
 import asyncio
 import errno
 import socket
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from ringfence.engines.boxes.control import Control
 from ringfence.engines.boxes.protocol import MessageKind
 from ringfence.engines.networking.keeper import checked
 from ringfence.errors import Internal
+
+if TYPE_CHECKING:
+    from ringfence.engines.boxes.control import Control
 
 _TRIES: Final = 200
 _IN_FLIGHT_SECONDS: Final = 0.005

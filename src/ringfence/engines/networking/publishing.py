@@ -4,14 +4,18 @@ Nothing of it is reachable from other machines, and nothing of the host by it: b
 the port connects them.
 """
 
+from __future__ import annotations
+
 import asyncio
 import errno
 import socket
 from contextlib import suppress
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from ringfence.engines.base import NetKeeper
 from ringfence.errors import InitializationFailed
+
+if TYPE_CHECKING:
+    from ringfence.engines.base import NetKeeper
 
 _HOST: Final = "127.0.0.1"
 _CHUNK: Final = 64 * 1024
@@ -52,7 +56,7 @@ class Publisher:
             self.ports = (*self.ports, (inside, listener.getsockname()[1]))
             self._start(self._serve(listener, inside))
 
-    def _start(self, work: "asyncio._CoroutineLike[None]") -> "asyncio.Task[None]":
+    def _start(self, work: asyncio._CoroutineLike[None]) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)

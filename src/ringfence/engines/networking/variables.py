@@ -5,9 +5,9 @@ table, each row with its reason; a variable that the caller sets himself counts 
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
 
+from ringfence.dataclass import dataclass
 from ringfence.values.network import PROXY_PORT, NetworkGrant
 
 PROXY: Final = f"http://127.0.0.1:{PROXY_PORT}"

@@ -6,13 +6,13 @@ name that is a module anywhere is one everywhere.
 
 from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cache
 
 import tree_sitter_javascript
 import tree_sitter_typescript
 from tree_sitter import Language, Node, Parser
 
+from ringfence.dataclass import dataclass
 from ringfence.policy.risk import findings as limits
 from ringfence.policy.risk.findings import Findings
 from ringfence.policy.risk.patterns import javascript as rows
@@ -31,6 +31,9 @@ _NAMES = frozenset(
         "type_identifier",
     }
 )
+_TIMERS = frozenset({"setTimeout", "setInterval"})
+"""Run a text as code, if they are given one."""
+_TEXTS = frozenset({"string", "template_string", "binary_expression"})
 _CLASSES = frozenset({"class_declaration", "class", "abstract_class_declaration"})
 
 
@@ -350,8 +353,12 @@ class _Reader:
             self._source(node, _first_argument(node))
             return
         function = node.child_by_field_name("function")
-        if function is not None and function.type == "identifier" and _text(function) == "eval":
-            text = _folded(_first_argument(node))
+        called = _text(function) if function is not None and function.type == "identifier" else ""
+        argument = _first_argument(node)
+        if called in _TIMERS and (argument is None or argument.type not in _TEXTS):
+            return  # a function, as everybody has it
+        if called == "eval" or called in _TIMERS:
+            text = _folded(argument)
             if text is None or self._level >= _DEEPEST_CODE:
                 self._add(node, "dynamic code", rows.DYNAMIC_CODE)
                 return

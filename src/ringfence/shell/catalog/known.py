@@ -5,14 +5,7 @@ from typing import Final
 from ringfence.shell.catalog.base import names as _set
 from ringfence.shell.catalog.interpreters import INTERPRETERS, LOADERS, SHELLS
 from ringfence.shell.catalog.places import TEXT_COMMANDS
-from ringfence.shell.catalog.runs import (
-    CODE_BY_OPTION,
-    CODE_OPERANDS,
-    CONTAINERS,
-    LOADS_BY_OPTION,
-    RUNS_BY_OPTION,
-    STDIN_LANGUAGES,
-)
+from ringfence.shell.catalog.runs import CONTAINERS
 from ringfence.shell.catalog.wrappers import WRAPPERS
 
 ORDINARY: Final = _set(
@@ -72,19 +65,14 @@ SUSPECTS: Final = SHELLS | _set(
 )
 
 
-def is_known(name: str) -> bool:
-    """Whether the catalogue says anything of a program."""
+def is_followed(name: str) -> bool:
+    """Whether it is known that a program runs none of its words, or which of them."""
     return (
         name in ORDINARY
         or name in TEXT_COMMANDS
         or name in WRAPPERS
         or name in SHELLS
         or name in CONTAINERS
-        or name in RUNS_BY_OPTION
-        or name in CODE_BY_OPTION
-        or name in CODE_OPERANDS
-        or name in STDIN_LANGUAGES
-        or name in LOADS_BY_OPTION
         or name.rstrip("0123456789.") in INTERPRETERS
         or name.startswith(LOADERS)
     )

@@ -1,8 +1,8 @@
 """Programs that make one tree equal to another, and runs that only say what they would do."""
 
-from dataclasses import dataclass
 from typing import Final
 
+from ringfence.dataclass import dataclass
 from ringfence.shell.catalog.base import names as _set
 
 RSYNC_TAKES: Final = _set(

@@ -1,8 +1,8 @@
 """What programs do with their operands, and which of their options name files: one row for each program."""
 
-from dataclasses import dataclass, field
 from typing import Final
 
+from ringfence.dataclass import dataclass, field
 from ringfence.shell.catalog.mirrors import RSYNC_TAKES
 from ringfence.values.facts import Touch
 
@@ -118,6 +118,15 @@ ROWS: Final[dict[str, TouchRow]] = {
         takes=words("--exclude --transform --strip-components --owner --group --mode"),
         files={"-C": _W, "--directory": _W, "-T": _R, "-X": _R},
     ),
+    **dict.fromkeys(
+        words("unsquashfs unar cabextract lha unace unarj"),
+        TouchRow(_R, files={"-d": _W, "-dest": _W, "-o": _W, "-output-directory": _W, "--directory": _W}),
+    ),
+    **dict.fromkeys(
+        words("gzip bzip2 xz lzma zstd lz4 compress lzop brotli lrzip pigz pbzip2 pixz"),
+        TouchRow(_R, takes=words("-S --suffix -T --threads -o -b -M"), recursive=words("-r --recursive")),
+    ),
+    **dict.fromkeys(words("7z 7za"), TouchRow(_R, takes=words("-p"))),
     "unzip": TouchRow(_R, files={"-d": _W}, takes=words("-x")),
     "zip": TouchRow(_R, takes=words("-x -i")),
     "openssl": TouchRow(
@@ -149,7 +158,14 @@ ROWS: Final[dict[str, TouchRow]] = {
     "mv": TouchRow(_X, last=_W, takes=words("-S --suffix"), files={"-t": _W, "--target-directory": _W}),
     "ln": TouchRow(_R, last=_W, takes=words("-S --suffix"), files={"-t": _W, "--target-directory": _W}),
     **dict.fromkeys(words("rm unlink shred srm rmdir trash trash-put del wipe"), _REMOVE),
-    **dict.fromkeys(words("chmod chown chgrp setfacl chattr chcon setfattr"), _MODE),
+    **dict.fromkeys(words("chmod chown chgrp chattr chcon"), _MODE),
+    "setfacl": TouchRow(
+        _W,
+        takes=words("-m -x --modify --remove"),
+        files={"-M": _R, "-X": _R, "--modify-file": _R, "--remove-file": _R, "--restore": _R},
+        recursive=words("-R --recursive"),
+    ),
+    "setfattr": TouchRow(_W, takes=words("-n -v -x --name --value --remove"), files={"--restore": _R}),
     **dict.fromkeys(words("gcc g++ cc c++ clang clang++ ld rustc go javac tsc esbuild"), _COMPILER),
     **dict.fromkeys(
         words("ed ex vi vim nvim nano pico emacs joe micro code"), TouchRow(_W, takes=words("-c --cmd -S --eval -l"))
@@ -202,4 +218,16 @@ ROWS: Final[dict[str, TouchRow]] = {
         words("ping dig host nslookup nc ncat netcat telnet traceroute whois ssh"),
         TouchRow(None, takes=words("-c -W -p -w -t -i -l"), files={"-i": _R, "-F": _R}),
     ),
+}
+
+_PACKS: Final = (
+    words("-c -k -l -t -h -V -L --stdout --to-stdout --keep --list --test --help --version"),
+    frozenset[str](),
+)
+EATERS: Final[dict[str, tuple[frozenset[str], frozenset[str]]]] = {
+    # Remove what they have packed: unless one of the first is given; only if one of the second is.
+    **dict.fromkeys(words("gzip bzip2 xz lzma compress pigz pbzip2 pixz"), _PACKS),
+    **dict.fromkeys(words("zstd lz4 brotli lzop"), (frozenset[str](), words("--rm -U --delete"))),
+    "zip": (frozenset(), words("-m --move")),
+    **dict.fromkeys(words("7z 7za"), (frozenset[str](), words("-sdel"))),
 }

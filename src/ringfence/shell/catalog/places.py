@@ -106,6 +106,16 @@ ROOT_OPTIONS: Final[dict[str, frozenset[str]]] = {
     "chroot": frozenset(),
     "sudo": _set("-R --chroot"),
 }
+WRITE_OPTIONS: Final[dict[str, frozenset[str]]] = {
+    # Name where something is put, although they are called after something else.
+    **dict.fromkeys(_set("npm pnpm yarn bun"), _set("--prefix --global-dir --global-folder")),
+    **dict.fromkeys(_set("pip pip3 uv"), _set("--target -t --prefix --root")),
+    "cargo": _set("--root"),
+    "gem": _set("-i --install-dir -n --bindir"),
+    "cmake": _set("--prefix --install-prefix"),
+}
+ROOTS: Final = _set("-C -R -D --root --chroot --directory --chdir --cwd --basedir --base-dir --fs-root")
+"""Options that say from where other words count, whatever the program."""
 OUT_OPTION: Final = re.compile(
     r"(?:^|-)(?:o|out|output|outfile|out-file|outdir|out-dir|output-dir|output-directory|dest|destination|log|logfile"
     r"|log-file|log_file|write|report|target|target-directory|target-dir|directory-prefix|install|prefix-path|save|to"

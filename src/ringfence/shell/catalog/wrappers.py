@@ -1,8 +1,8 @@
 """Programs that run the command that follows them."""
 
-from dataclasses import dataclass, field
 from typing import Final
 
+from ringfence.dataclass import dataclass, field
 from ringfence.shell.catalog.base import names as _set
 from ringfence.values.facts import Via
 
@@ -14,6 +14,8 @@ class Wrapper:
     why: str
     takes: frozenset[str] = field(default_factory=_set)
     """Options whose value is the next argument, unless it is attached."""
+    pairs: frozenset[str] = field(default_factory=_set)
+    """Options with two values."""
     flags: frozenset[str] = field(default_factory=_set)
     """Options without a value. One that is in neither set is read both ways."""
     operands: int = 0
@@ -71,7 +73,25 @@ WRAPPERS: Final[dict[str, Wrapper]] = {
         takes=_set("-t --target -S -G --setuid --setgid"),
         flags=_set("-a -m -u -i -n -p -U -C -T -F -r -w -Z -e --all --mount --uts --ipc --net --pid --user --cgroup"),
     ),
-    "bwrap": Wrapper("in a sandbox of its own", takes=_set("--chdir --uid --gid --tmpfs --proc --dev --hostname")),
+    "bwrap": Wrapper(
+        "in a sandbox of its own",
+        takes=_set(
+            "--chdir --uid --gid --tmpfs --proc --dev --hostname --args --userns --userns2 --pidns --unsetenv --dir"
+        )
+        | _set("--lock-file --sync-fd --mqueue --remount-ro --exec-label --file-label --seccomp --block-fd")
+        | _set(
+            "--add-seccomp-fd --userns-block-fd --info-fd --json-status-fd --cap-add --cap-drop --perms --size"
+            " --overlay-src --argv0"
+        ),
+        pairs=_set(
+            "--bind --bind-try --dev-bind --dev-bind-try --ro-bind --ro-bind-try --bind-fd --ro-bind-fd --symlink"
+        )
+        | _set("--setenv --file --bind-data --ro-bind-data --chmod"),
+        flags=_set(
+            "--unshare-all --share-net --unshare-user --unshare-user-try --unshare-ipc --unshare-pid --unshare-net"
+        )
+        | _set("--unshare-uts --unshare-cgroup --clearenv --new-session --die-with-parent --as-pid-1 --disable-userns"),
+    ),
     "proot": Wrapper("with another root", takes=_set("-r -b -w -R -S --rootfs --bind --cwd")),
     "direnv": Wrapper("with a directory's variables", operands=1, words=_set("exec")),
     # When, how long, how fast, watched by whom.
@@ -220,6 +240,9 @@ WRAPPERS: Final[dict[str, Wrapper]] = {
     "torsocks": Wrapper("through a proxy"),
     "busybox": Wrapper("many programs in one"),
     "toybox": Wrapper("many programs in one"),
+    "pexec": Wrapper("several at once", takes=_set("-p -f -e -n -s -t -y -z -l -g -G -o -u --parameters --shell")),
+    "snap": Wrapper("in a package", takes=_set("--shell"), words=_set("run")),
+    "flatpak": Wrapper("in a package", takes=_set("--command --arch --branch"), words=_set("run")),
     # Tools for projects, which run what they are given.
     "uv": Wrapper("in a project", takes=_set("--with --python -p --extra --group --env-file"), words=_set("run")),
     "uvx": Wrapper("a package's program", takes=_set("--from --with --python -p")),

@@ -5,9 +5,10 @@ from fnmatch import fnmatchcase
 from typing import Final
 
 from ringfence.shell.context import CheckContext, say
+from ringfence.shell.mentions import mentions
 from ringfence.shell.options import operands
 from ringfence.shell.rows import ProgramRow, index, matching, words
-from ringfence.values.facts import CheckAnswer, Facts, Finding, Program
+from ringfence.values.facts import CheckAnswer, Facts, Finding, Origin, Program
 
 _B, _W = CheckAnswer.BLOCK, CheckAnswer.WARN
 
@@ -106,7 +107,7 @@ ROWS: Final[tuple[ProgramRow, ...]] = (
     ProgramRow("trace", words("gcore reptyr bpftrace stap"), _B, "looks into another process"),
     ProgramRow(
         "remote",
-        words("ssh scp sftp mosh rsh rlogin telnet sshpass autossh ftp tftp"),
+        words("ssh scp sftp mosh rsh rlogin telnet sshpass autossh ftp tftp ssh-copy-id sshfs slogin"),
         _W,
         "works on another machine",
         spares=words("-V --version -G -Q"),
@@ -162,6 +163,17 @@ ROWS: Final[tuple[ProgramRow, ...]] = (
         "changes the system's packages",
         first=words("install remove purge upgrade update dist-upgrade add del autoremove"),
     ),
+    ProgramRow(
+        "packages",
+        words("opkg pkg xbps-install emerge nix-env guix pkgin port ipkg swupd eopkg"),
+        _W,
+        "changes the system's packages",
+        operands=True,
+        spares=words("list search info show query --list"),
+    ),
+    ProgramRow(
+        "packages", words("zypper"), _W, "changes the system's packages", options=words("--plus-content --plus-repo")
+    ),
     ProgramRow("packages", words("pacman"), _W, "changes the system's packages", options=words("-S -R -U")),
     ProgramRow(
         "alternatives",
@@ -200,6 +212,9 @@ def check(facts: Facts, context: CheckContext) -> Iterator[Finding]:
             why = f"{name}: {row.why}"
             yield from say("denied_command", row.answer, row.rule, why, program.argv[0].span, context)
             break
+        if name == "kill" and any(word.text is None for word in program.argv[1:]) and _looks_up(facts):
+            why = "kill: every process of that name"
+            yield from say("denied_command", CheckAnswer.WARN, "kill-many", why, program.argv[0].span, context)
         if name == "kill" and _kills_too_much(program):
             why = "kill: the first process, or every one that it may"
             yield from say("denied_command", CheckAnswer.BLOCK, "kill", why, program.argv[0].span, context)
@@ -207,6 +222,26 @@ def check(facts: Facts, context: CheckContext) -> Iterator[Finding]:
             if _denied(program, denied):
                 why = f"{denied!r} is on the list of denied commands"
                 yield from say("denied_command", CheckAnswer.BLOCK, "listed", why, program.span, context)
+    if context.denied_commands:
+        yield from _named(facts, context)
+
+
+def _named(facts: Facts, context: CheckContext) -> Iterator[Finding]:
+    """A denied program that is not seen to run, but whose name is given to what may run it, or is put together."""
+    for part in facts.opaque:
+        if part.origin is Origin.BUILT:
+            why = f"{part.why}, and there is a list of denied commands"
+            yield from say("denied_command", CheckAnswer.WARN, "built", why, part.span, context, firm=True)
+            break
+    for mention in mentions(facts):
+        for denied in context.denied_commands:
+            if all(any(fnmatchcase(word, wanted) for word in mention.words) for wanted in denied.split()):
+                why = f"{denied!r} is on the list of denied commands, and {mention.why}"
+                yield from say("denied_command", CheckAnswer.WARN, "named", why, mention.span, context)
+
+
+def _looks_up(facts: Facts) -> bool:
+    return any(program.name in ("pgrep", "pidof") for program in facts.programs)
 
 
 def _kills_too_much(program: Program) -> bool:

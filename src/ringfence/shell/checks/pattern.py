@@ -6,8 +6,9 @@ from typing import Final
 
 from ringfence.shell.catalog import ORDINARY_RUNNERS, SHELLS
 from ringfence.shell.catalog.mirrors import MIRRORS
+from ringfence.shell.catalog.secrets import gives_out_secret, keeps_secrets
 from ringfence.shell.context import CheckContext, say
-from ringfence.shell.options import option_values
+from ringfence.shell.options import operands, option_values
 from ringfence.shell.rows import ProgramRow, index, matching, words
 from ringfence.shell.unwrap import interpreter
 from ringfence.values.facts import CheckAnswer, CommandShape, Facts, Finding, Program, Span
@@ -81,21 +82,8 @@ ROWS: Final[tuple[ProgramRow, ...]] = (
         "gives out secret keys",
         options=words("--export-secret-keys --export-secret-subkeys --export-secret-key"),
     ),
-    ProgramRow("secret", words("gh glab"), _W, "gives out a token", first=words("auth"), second=words("token")),
-    ProgramRow(
-        "secret", words("gcloud"), _W, "gives out a token", starts=("print-access-token", "print-identity-token")
-    ),
-    ProgramRow(
-        "secret", words("security"), _W, "gives out passwords", starts=("find-generic-password", "dump-keychain")
-    ),
-    ProgramRow("secret", words("security"), _W, "gives out passwords", starts=("find-internet-password", "export")),
-    ProgramRow("secret", words("secret-tool"), _W, "gives out passwords", first=words("lookup search")),
-    ProgramRow("secret", words("pass gopass"), _W, "gives out passwords", first=words("show grep")),
-    ProgramRow("secret", words("op bw vault"), _W, "gives out secrets", first=words("read get item kv")),
-    ProgramRow(
-        "secret", words("kubectl oc"), _W, "gives out secrets", first=words("get"), second=words("secret secrets")
-    ),
-    ProgramRow("secret", words("keyctl"), _W, "gives out keys", first=words("read print pipe")),
+    ProgramRow("history", words("unset"), _W, "hides what was run", first=words("HISTFILE HISTSIZE HISTFILESIZE")),
+    ProgramRow("history", words("set"), _W, "hides what was run", first=words("+o"), second=words("history")),
     ProgramRow("hash", words("hash"), _W, "gives a name to another program", options=words("-p")),
     # Archives.
     ProgramRow(
@@ -108,7 +96,7 @@ ROWS: Final[tuple[ProgramRow, ...]] = (
     # Foreign code.
     ProgramRow(
         "foreign-package",
-        words("npm pnpm yarn pip pip3 pipx uv gem cargo bun"),
+        words("npm pnpm yarn pip pip3 pipx uv gem cargo bun npx bunx pnpx uvx deno"),
         _W,
         "installs from a place of its own",
         starts=(
@@ -125,6 +113,7 @@ ROWS: Final[tuple[ProgramRow, ...]] = (
             "--git",
         ),
     ),
+    ProgramRow("shell-socket", words("ztcp zsocket"), _B, "the shell itself opens a network connection"),
     ProgramRow(
         "foreign-registry",
         words("npm pnpm yarn pip pip3 bun"),
@@ -220,6 +209,8 @@ _KEYS: Final = re.compile(
     r"(?:passw|secret|credential|private.?key|\.pem|\.key|token|wallet|id_rsa).*",
     re.IGNORECASE,
 )
+_INDEXES: Final = words("locate plocate mlocate slocate mdfind")
+"""Search the whole machine."""
 _LOOKUPS: Final = words("ping ping6 dig host nslookup drill resolvectl getent delv kdig")
 _NETWORK: Final = words("nc ncat netcat socat telnet openssl")
 
@@ -232,6 +223,8 @@ def check(facts: Facts, context: CheckContext) -> Iterator[Finding]:
         name = program.name
         for row in matching(name, program, _TABLE):
             yield from say("pattern", row.answer, row.rule, row.why, span, context)
+        if keeps_secrets(name) and gives_out_secret(name or "", tuple(word.text for word in program.argv[1:])):
+            yield from say("pattern", _W, "secret", f"{name} gives out a secret that it keeps", span, context)
         if program.wrappers:
             yield from _by_option(program, context)
         if name == "chmod":
@@ -243,6 +236,17 @@ def check(facts: Facts, context: CheckContext) -> Iterator[Finding]:
                     yield from say("pattern", _B, "set-id", why, value.span, context)
         elif name == "find":
             yield from _searches(program, context)
+        elif name == "go" and len(program.argv) > 2 and program.argv[1].text in ("install", "run"):
+            if any("@" in (word.text or "") for word in program.argv[2:]):
+                yield from say("pattern", _W, "foreign-package", "runs or installs what it fetches", span, context)
+        elif name in _INDEXES:
+            for word in operands(program.argv[1:]):
+                if _KEYS.fullmatch(word.text or ""):
+                    yield from say("pattern", _W, "search-for-keys", "searches for secrets", word.span, context)
+        elif name == "mknod" and len(program.argv) > 2 and any(word.text in ("b", "c", "u") for word in program.argv):
+            yield from say("pattern", _B, "device", "makes a way to a device", span, context)
+        elif name == "setfattr" and any((word.text or "").startswith("security.") for word in program.argv):
+            yield from say("pattern", _B, "set-id", "gives rights to a file", span, context)
         elif name in ("tar", "bsdtar"):
             if len(program.argv) > 1 and re.fullmatch(r"[a-zA-Z]*P[a-zA-Z]*", program.argv[1].text or ""):
                 why = "takes absolute names out of an archive"

@@ -2,9 +2,9 @@
 
 import posixpath
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final
 
+from ringfence.dataclass import dataclass
 from ringfence.shell.context import CheckContext, say, segment_may_be
 from ringfence.values.facts import CheckAnswer, Facts, Finding, PathFact, Touch
 from ringfence.values.paths import is_below
@@ -30,6 +30,8 @@ _START: Final = "is run when somebody logs in"
 _TOOL: Final = "can make a tool run commands"
 _HISTORY: Final = "what somebody typed, passwords included"
 _SAMPLES: Final = frozenset((".env.example", ".env.sample", ".env.template", ".env.dist", ".env.test", ".env.defaults"))
+
+_SAMPLE_ENDS: Final = (".example", ".sample", ".template", ".dist", ".tmpl")
 
 ROWS: Final[tuple[SensitivePathRow, ...]] = (
     # Keys and tokens.
@@ -257,6 +259,8 @@ def _secret(fact: PathFact, place: str, context: CheckContext) -> tuple[CheckAns
             continue
         if row.spares and not row.spares.isdisjoint(segments[start : start + 2]):
             continue
+        if row.path == ".env.*" and segments[start].endswith(_SAMPLE_ENDS):
+            continue
         answer = row.read if fact.touch in (Touch.READ, Touch.EXECUTE, Touch.NAME) else row.write
         if row.milder and answer is _B:
             if inside is None:
@@ -271,6 +275,25 @@ def _secret(fact: PathFact, place: str, context: CheckContext) -> tuple[CheckAns
         if answer > best[0]:
             best = (answer, row.path, row.why)
     return best
+
+
+def is_secret(path: str) -> bool:
+    """Whether a path, wherever it begins, names something that must not be read."""
+    segments = path.casefold().strip("/").split("/")
+    return any(
+        row.read is _B and (row.path[0] != "/" or (start == 0 and path.startswith("/")))
+        for row, start in _matches(segments, pattern=False)
+    )
+
+
+def is_run_later(path: str) -> bool:
+    """Whether a path, wherever it begins, names something that must not be written, since others run it."""
+    segments = path.casefold().strip("/").split("/")
+    return "/" in path and any(
+        row.write is _B and row.why in (_START, "is run by git", "is run by the system")
+        for row, start in _matches(segments, pattern=False)
+        if row.path[0] != "/" or (start == 0 and path.startswith("/"))
+    )
 
 
 def _segments_of_workspace(place: str, context: CheckContext) -> int:

@@ -2,9 +2,9 @@
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
 
+from ringfence.dataclass import dataclass
 from ringfence.shell.context import CheckContext, say
 from ringfence.values.facts import CheckAnswer, Facts, Finding, Origin, Unknown
 
@@ -86,6 +86,8 @@ VARIABLES: Final[dict[str, VariableRow]] = {
     "GIT_SSL_NO_VERIFY": VariableRow("switches the check of certificates off", re.compile(r"(?:0|false|)")),
     "RUSTC_WRAPPER": VariableRow("is run in place of the compiler", re.compile(r"(?:sccache|ccache|)")),
     "HISTFILE": VariableRow("hides what was run", re.compile(r"[^/]+|.*history")),
+    "HISTSIZE": VariableRow("hides what was run", re.compile(r"-?[1-9]\d*|")),
+    "HISTFILESIZE": VariableRow("hides what was run", re.compile(r"-?[1-9]\d*|")),
     "HOSTALIASES": VariableRow("changes which host a name means"),
     "WGETRC": VariableRow("settings can name commands"),
     "CURL_HOME": VariableRow("settings can name hosts and files"),

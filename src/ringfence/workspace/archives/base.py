@@ -1,8 +1,8 @@
 """What packing and unpacking share: the forms, the limits, and what is told at the end."""
 
-from dataclasses import dataclass
 from enum import StrEnum
 
+from ringfence.dataclass import dataclass
 from ringfence.errors import InvalidArgument, PathAccessDenied
 from ringfence.workspace.walking import LeftOut
 

@@ -17,10 +17,10 @@ import zipfile
 import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from enum import Enum
 from typing import IO, BinaryIO, Protocol, Self
 
+from ringfence.dataclass import dataclass
 from ringfence.errors import InvalidArgument, PathAccessDenied
 from ringfence.workspace.archives.base import ARCHIVE, Archive, ArchiveLimits, over
 

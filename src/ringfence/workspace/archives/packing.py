@@ -15,9 +15,9 @@ import time
 import zipfile
 from collections.abc import Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass
 from typing import IO, BinaryIO, Protocol
 
+from ringfence.dataclass import dataclass
 from ringfence.errors import PathAccessDenied
 from ringfence.workspace.archives.base import Archive, ArchiveLimits, Packed, over
 from ringfence.workspace.beneath import O_PATH

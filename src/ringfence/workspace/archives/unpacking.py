@@ -18,8 +18,8 @@ import os
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 
+from ringfence.dataclass import dataclass
 from ringfence.errors import InvalidArgument, PathAccessDenied, PathTraversalError, RingfenceError
 from ringfence.workspace.archives.base import Archive, ArchiveLimits, Unpacked
 from ringfence.workspace.archives.members import ArchiveMember, MemberKind, Meter, Readable, members

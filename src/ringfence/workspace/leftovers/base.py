@@ -1,10 +1,10 @@
 """A leftover: a file that an agent made, and that a program outside would run, or obey, later."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
+from ringfence.dataclass import dataclass
 from ringfence.values.violation import LEFTOVER_RULE, Operation, Severity, Violation, ViolationType
 from ringfence.workspace.leftovers.gitkeys import Setting
 

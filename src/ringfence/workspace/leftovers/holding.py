@@ -8,9 +8,9 @@ of the project one of git's is held back if there is anything in it, however old
 import os
 import stat
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Final
 
+from ringfence.dataclass import dataclass
 from ringfence.values.change import Change, NodeKind
 from ringfence.workspace.layers import Layers
 from ringfence.workspace.leftovers.base import Leftover

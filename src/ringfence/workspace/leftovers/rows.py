@@ -6,9 +6,9 @@ agent writes as its daily work and that a person reviews as such (Makefile, pack
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
 
+from ringfence.dataclass import dataclass
 from ringfence.workspace.leftovers.base import LeftoverKind
 
 

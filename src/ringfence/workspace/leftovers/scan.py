@@ -22,10 +22,10 @@ import stat
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 from typing import Final
 
+from ringfence.dataclass import dataclass, field, replace
 from ringfence.errors import FileError
 from ringfence.values.outcome import FileState, Touched
 from ringfence.values.violation import Violation

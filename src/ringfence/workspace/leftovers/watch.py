@@ -15,9 +15,9 @@ import os
 import stat
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Final
 
+from ringfence.dataclass import dataclass
 from ringfence.workspace.leftovers.gitconfig import LIMIT_BYTES
 from ringfence.workspace.leftovers.gitfiles import CONFIGS, STEPS, STORED
 

@@ -10,10 +10,10 @@ the machine's clock.
 
 import json
 import os
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from ringfence.dataclass import dataclass, field
 from ringfence.workspace.snapshots.tree import Piece
 
 Key: TypeAlias = tuple[int, int, int, int, int]

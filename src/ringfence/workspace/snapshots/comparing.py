@@ -2,9 +2,9 @@
 
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
 from enum import StrEnum
 
+from ringfence.dataclass import dataclass
 from ringfence.workspace.names import join
 from ringfence.workspace.snapshots.objects import Objects
 from ringfence.workspace.snapshots.tree import DirectoryNode, FileNode, Node, decode

@@ -6,9 +6,9 @@ digest of its tree, which covers everything below.
 
 import hashlib
 import json
-from dataclasses import dataclass
 from typing import Any
 
+from ringfence.dataclass import dataclass
 from ringfence.workspace.snapshots.tree import DirectoryNode, damaged
 from ringfence.workspace.walking import LeftOut
 

@@ -14,8 +14,8 @@ import secrets
 import stat
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 
+from ringfence.dataclass import dataclass
 from ringfence.workspace.names import join
 from ringfence.workspace.removing import remove_at
 from ringfence.workspace.snapshots.cache import Cache

@@ -10,9 +10,9 @@ import os
 import stat
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from typing import Final
 
+from ringfence.dataclass import dataclass, field
 from ringfence.errors import PathAccessDenied
 from ringfence.workspace.faults import kind_in_words
 from ringfence.workspace.snapshots.cache import Cache, key_of

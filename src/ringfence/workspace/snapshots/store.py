@@ -24,9 +24,9 @@ import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 
+from ringfence.dataclass import dataclass
 from ringfence.errors import (
     AlreadyExists,
     InvalidArgument,

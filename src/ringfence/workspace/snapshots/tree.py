@@ -9,9 +9,9 @@ A file is the pieces of it that hold data, with what lies between them left out:
 import base64
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
+from ringfence.dataclass import dataclass
 from ringfence.errors import Damaged
 
 Attributes: TypeAlias = tuple[tuple[str, bytes], ...]

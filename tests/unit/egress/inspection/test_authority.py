@@ -8,11 +8,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 from cryptography import x509
-from cryptography.hazmat.primitives.serialization.pkcs12 import load_pkcs12
 from cryptography.x509.oid import NameOID
 
 from ringfence.egress.inspection.authority import Authority
-from ringfence.egress.inspection.trust import JAVA_PASSWORD, bundle, java_store
 from ringfence.values.hosts import canonical_host
 
 
@@ -87,25 +85,3 @@ def test_contexts_are_kept_up_to_a_bound_and_no_descriptor_stays_open() -> None:
     assert len(os.listdir("/proc/self/fd")) == before
     assert authority.context_for(canonical_host("host-0.example.com")) is not first
     assert len(authority._contexts) == 4
-
-
-def test_a_bundle_is_the_systems_with_ours_at_the_end() -> None:
-    system, ours = Authority.make().certificate_pem.rstrip(b"\n"), Authority.make().certificate_pem
-
-    both = bundle(system, ours)
-
-    assert both.startswith(system + b"\n") and both.endswith(ours)
-    assert len(ssl.create_default_context(cadata=both.decode()).get_ca_certs()) == 2
-    assert bundle(system, b"") == system
-
-
-def test_a_java_store_holds_every_root_once_and_passes_over_a_broken_one() -> None:
-    system, ours = Authority.make().certificate_pem, Authority.make().certificate_pem
-    broken = b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"
-
-    store = load_pkcs12(java_store(system + broken + system, ours), JAVA_PASSWORD)
-
-    assert store.key is None
-    assert {entry.certificate for entry in store.additional_certs} == {
-        x509.load_pem_x509_certificate(pem) for pem in (system, ours)
-    }

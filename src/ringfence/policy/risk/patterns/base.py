@@ -1,11 +1,15 @@
 """The row that every language's table is made of, and how a dotted name finds its row."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from fnmatch import fnmatchcase
-from typing import Final
+from __future__ import annotations
 
-from ringfence.values.risk import Risk
+from collections.abc import Mapping
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Final
+
+from ringfence.dataclass import dataclass
+
+if TYPE_CHECKING:
+    from ringfence.values.risk import Risk
 
 
 @dataclass(frozen=True, slots=True)

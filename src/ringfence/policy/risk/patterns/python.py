@@ -304,6 +304,7 @@ _CLIMB = "a step of the climb from any object to the interpreter"
 ATTRIBUTES: Final[Table] = {
     "__class__": RiskRow(MEDIUM, _CLIMB),
     "__dict__": RiskRow(HIGH, "attributes as data"),
+    **spread(CRITICAL, "loads a library into the interpreter", "enable_load_extension load_extension LoadLibrary"),
     **spread(
         CRITICAL, _CLIMB, "__subclasses__ __globals__ __builtins__ __bases__ __base__ __mro__ __code__ __closure__"
     ),

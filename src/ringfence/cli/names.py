@@ -1,0 +1,21 @@
+"""Which commands there are, and what each does in a line."""
+
+COMMANDS: dict[str, str] = {
+    "init": "Write a policy that starts from this project, and say what it means.",
+    "run": "Run a command in a sandbox, and exit as it exits.",
+    "check": "Say what would be decided about a command or a piece of code, and where it would go, without running it.",
+    "shell": "Open a shell in a sandbox, on this terminal.",
+    "workspace": "Shadows of projects: look at what was done in them, commit it, save it, throw it away.",
+    "fetch": "Fetch a page as text, or a file into the workspace, outside the wall and by the policy's rules.",
+    "http": "Send one HTTP request, outside the wall and by the policy's rules, and show the answer.",
+    "policy": "Check or explain a policy file.",
+    "net": "What a box may reach, what was reached, and which policy would allow it.",
+    "config": "Show the settings in force, and where each comes from.",
+    "pool": "Show the pools of boxes that processes of yours keep ready.",
+    "keeper": "Show or stop the process that holds the command line ready.",
+    "image": "Build, list and check images for containers.",
+    "violations": "Show what was refused: by type, by severity, and the last ones.",
+    "audit": "Read, search and verify the journal of what was run.",
+    "doctor": "Say what this machine can guarantee, what is missing, and how to get it.",
+}
+"""Each is `ringfence.cli.commands.NAME`, with a function or a group of that name; a test compares the texts."""

@@ -1,0 +1,3 @@
+"""The version of this package: to ask its metadata would load forty modules for one line."""
+
+VERSION = "0.1.0"
