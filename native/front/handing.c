@@ -217,6 +217,8 @@ static int stand_for_it(int connection, int signals, const struct termios *befor
             unsigned char number;
         } told;
         ssize_t size = recv(connection, &told, sizeof told, MSG_DONTWAIT);
+        if (size < 0 && errno == ECONNRESET) /* it was closed before it had read our last word; its own is still there */
+            size = recv(connection, &told, sizeof told, MSG_DONTWAIT);
         if (size < 0 && (errno == EAGAIN || errno == EINTR))
             continue;
         if (size != sizeof told)

@@ -80,8 +80,12 @@ class Stage:
     def start(self, **more: Any) -> int:
         """A keeper for callers like this one; its pid."""
         before = {each["pid"] for each in self.status()}
-        self.call("--version", **more)
-        found: int = wait_for(lambda: next((each["pid"] for each in self.status() if each["pid"] not in before), None))
+
+        def look() -> int | None:
+            self.call("--version", **more)
+            return next((int(each["pid"]) for each in self.status() if each["pid"] not in before), None)
+
+        found: int = wait_for(look)
         return found
 
     def calls(self) -> int:

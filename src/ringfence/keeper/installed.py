@@ -19,8 +19,7 @@ def watched_files() -> tuple[str, ...]:
     else:
         for top, directories, names in os.walk(package):
             directories[:] = [name for name in directories if name != "__pycache__"]
-            files |= {os.path.join(top, name) for name in names}
-            files.add(top)
+            files |= {os.path.join(top, name) for name in names}  # no directories: they change with __pycache__
     return tuple(sorted(files))
 
 
