@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import shutil
@@ -92,18 +93,29 @@ class Stage:
         return sum(int(each["calls"]) for each in self.status())
 
     def stop(self) -> None:
-        """Every keeper, and wait until they are gone."""
-        found = json.loads(self.call("keeper", "stop", "--json").stdout)
-        for each in found:
-            wait_for(lambda pid=int(each["pid"]): not is_alive(pid))
-        for lock in self.places.glob("*.lock") if self.places.is_dir() else ():
-            with lock.open() as file:  # one that was just starting
-                subprocess.run(["flock", "--exclusive", "--timeout", "60", str(file.fileno()), "true"], check=False)
+        """Every keeper, also one that is just starting, and wait until they are gone."""
+
+        def look() -> bool:
+            found = json.loads(self.call("keeper", "stop", "--json").stdout)
+            for each in found:
+                wait_for(lambda pid=int(each["pid"]): not is_alive(pid))
+            return not any(map(_is_locked, self.places.glob("*.lock")))
+
+        wait_for(look)
 
     def records(self) -> list[dict[str, Any]]:
         journal = self.top / "home" / ".ringfence" / "state"
         lines = (line for file in sorted(journal.rglob("*.jsonl")) for line in file.read_text().splitlines())
         return [json.loads(line) for line in lines]
+
+
+def _is_locked(file: Path) -> bool:
+    with file.open() as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+    return False
 
 
 def wait_for(look: Any, seconds: float = 60.0) -> Any:
