@@ -33,6 +33,7 @@ docs: setup ## build the documentation's site into site/
 
 bench: setup ## measure what the walls cost; CHART=docs/bench.png draws the picture and writes the figures into README
 	@$(PYTHON) -m benchmarks $(if $(CHART),--chart $(CHART) --readme README.md)
+	@$(PYTHON) -m benchmarks.boxes
 	@$(PYTHON) -m benchmarks.starting
 	@$(PYTHON) -m benchmarks.load
 	@$(PYTHON) -m benchmarks.decisions
@@ -40,8 +41,9 @@ bench: setup ## measure what the walls cost; CHART=docs/bench.png draws the pict
 	@$(PYTHON) -m benchmarks.explaining
 	@$(PYTHON) -m benchmarks.shadow
 	@$(PYTHON) -m benchmarks.snapshots
-	@$(PYTHON) -m benchmarks.egress_open
 	@$(PYTHON) -m benchmarks.keeper
+	@$(PYTHON) -m benchmarks.egress
+	@$(PYTHON) -m benchmarks.egress_inspect
 	@if [ -n "$$DOCKER_HOST" ]; then $(PYTHON) -m benchmarks.docker; else echo "left out: Docker (set DOCKER_HOST)"; fi
 
 alternatives: setup ## install what others would use instead, for make bench

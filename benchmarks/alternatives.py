@@ -35,7 +35,7 @@ TRUE = ("/bin/true",)
 PYTHON = "/usr/bin/python3"
 """The system's: every sandbox shows /usr, and a version manager's shim would cost more than most of them."""
 PASS = (PYTHON, "-c", "pass")
-_HERE = Path(os.environ.get("RINGFENCE_ALTERNATIVES") or Path(__file__).parents[1] / ".alternatives")
+HERE = Path(os.environ.get("RINGFENCE_ALTERNATIVES") or Path(__file__).parents[1] / ".alternatives")
 _SECONDS = 60
 
 Command = tuple[str, ...]
@@ -77,7 +77,7 @@ class Place:
         scratch = self.root / "tmp"  # some leave files behind
         for directory in (self.workspace, self.home, self.outside, scratch):
             directory.mkdir()
-        path = os.pathsep.join((str(_HERE / "node/node_modules/.bin"), str(_HERE / "bin"), os.environ["PATH"]))
+        path = os.pathsep.join((str(HERE / "node/node_modules/.bin"), str(HERE / "bin"), os.environ["PATH"]))
         self.env = {"PATH": path, "HOME": str(self.home), "TMPDIR": str(scratch), "LANG": "C.UTF-8"}
 
     @property
@@ -269,7 +269,7 @@ class Library:
 
 
 def python_library(place: Place, stack: ExitStack, program: str, argument: str) -> Library:
-    python = _HERE / "venv/bin/python"
+    python = HERE / "venv/bin/python"
     if not python.exists():
         raise Unavailable("not installed")
     library = Library(place, (str(python), "-c", _LISTEN + program, argument))
@@ -330,7 +330,7 @@ def codex(place: Place, stack: ExitStack) -> Iterator[Way]:
     launcher = place.tool("codex")
     version = place.read(launcher, "--version").split()[-1]
     arguments = ("sandbox", "-c", 'sandbox_mode="workspace-write"', "--")
-    binaries = sorted(_HERE.glob("node/node_modules/@openai/codex-*/vendor/*/bin/codex"))
+    binaries = sorted(HERE.glob("node/node_modules/@openai/codex-*/vendor/*/bin/codex"))
     if binaries:
         yield Way(f"codex {version} sandbox", prefixed(place, str(binaries[0]), *arguments))
     yield Way(f"codex {version} sandbox, npm's launcher", prefixed(place, launcher, *arguments), (TRUE,))
@@ -353,7 +353,7 @@ def firejail(place: Place, stack: ExitStack) -> Iterator[Way]:
 def docker(place: Place, stack: ExitStack) -> Iterator[Way]:
     """The image: RINGFENCE_DOCKER_IMAGE, or else the first local one that can run `true`."""
     program = place.tool("docker")
-    own = _HERE / "docker/docker.sock"
+    own = HERE / "docker/docker.sock"
     if "DOCKER_HOST" in os.environ:
         place.env["DOCKER_HOST"] = os.environ["DOCKER_HOST"]
     elif own.exists():

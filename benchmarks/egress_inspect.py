@@ -4,13 +4,14 @@ python -m benchmarks.egress_inspect [rounds] [--mitmdump PATH]
 
 Server, inspection and client are three processes; the client is Python's own `http.client`. Cases take turns within one
 run, so that their ratios can be compared. mitmproxy, which is what one would use instead, is measured beside it where
-`--mitmdump` names its program (it needs a virtual environment of its own).
+`make alternatives` has installed it, or `--mitmdump` names its program.
 """
 
 import argparse
 import asyncio
 import http.client
 import os
+import socket
 import ssl
 import subprocess
 import sys
@@ -25,9 +26,11 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.alternatives import HERE
 from ringfence.egress.base import Refusal, RequestHead, Stream, Swapped
 from ringfence.egress.inspection.authority import Authority
 from ringfence.egress.inspection.inspector import HttpInspector
+from ringfence.egress.sockets import stream_of
 from ringfence.policy.reach import Judged
 from ringfence.values.hosts import Host, canonical_host
 from ringfence.values.network import NetworkDoor, NetworkGrant
@@ -54,7 +57,8 @@ class Case:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("rounds", nargs="?", type=int, default=ROUNDS)
-    parser.add_argument("--mitmdump", default=os.environ.get("RINGFENCE_MITMDUMP", ""))
+    installed = HERE / "mitmproxy/bin/mitmdump"
+    parser.add_argument("--mitmdump", default=str(installed) if installed.exists() else "")
     parser.add_argument("--role", choices=("server", "inspection"))
     parser.add_argument("--directory", type=Path)
     parser.add_argument("--port", type=int, default=0)
@@ -109,11 +113,20 @@ async def inspect(directory: Path, port: int) -> None:
     trusted.set_alpn_protocols(["http/1.1"])
     inspector = HttpInspector(authority, lambda box: _NoSecrets())
 
-    async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        flow = _Flow(port, trusted)
-        await inspector.inspect(flow, Stream(reader, writer), await reader.read(65536), tls=True)
+    async def handle(connection: socket.socket) -> None:
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        stream = await stream_of(connection)
+        await inspector.inspect(_Flow(port, trusted), stream, await stream.reader.read(65536), tls=True)
 
-    await _listen(handle, None)
+    loop = asyncio.get_running_loop()
+    listener = socket.create_server(("127.0.0.1", 0))
+    listener.setblocking(False)
+    print(listener.getsockname()[1], flush=True)
+    loop.run_in_executor(None, lambda: (sys.stdin.read(), os._exit(0)))
+    served = set()
+    while True:
+        connection, _ = await loop.sock_accept(listener)
+        served.add(loop.create_task(handle(connection)))
 
 
 async def _listen(handle: Any, context: ssl.SSLContext | None) -> None:
@@ -135,8 +148,9 @@ class _Flow:
         return Judged(verdict=Verdict.ALLOW, reason="")
 
     async def dial(self, *, tls: bool, alpn: Sequence[str] = ()) -> Stream:
-        context = self._trusted if tls else None
-        return Stream(*await asyncio.open_connection("127.0.0.1", self.port, ssl=context, server_hostname=HOST.text))
+        connected = socket.create_connection(("127.0.0.1", self.port))
+        connected.setblocking(False)
+        return await stream_of(connected, context=self._trusted if tls else None, host=HOST)
 
     def spend(self, sent: int) -> bool:
         return True
@@ -245,7 +259,7 @@ def compare(directory: Path, rounds: int, mitmdump: str) -> None:
         console.print(f"memory of the process that inspects: {inspection.memory_mb:.0f} MB", end="")
         console.print(f"; of mitmproxy: {memory_mb(mitm[0].pid):.0f} MB" if mitm else "")
         if mitm is None:
-            console.print("left out: mitmproxy (--mitmdump PATH, or RINGFENCE_MITMDUMP)")
+            console.print("left out: mitmproxy (`make alternatives`, or --mitmdump PATH)")
     finally:
         for each in (server, inspection):
             each.close()

@@ -53,12 +53,14 @@ class Nobody:
     async def authority(self) -> bytes:
         return self._authority
 
+    async def known_hosts(self) -> str:
+        return ""
+
     async def attach(self, box: str, network: NetworkGrant, listeners: Listeners, keeper: NetKeeper) -> Holding:
         return Holding(listeners)
 
 
-async def main(rounds: int, wall: str | None) -> None:
-    console = Console()
+async def measured(rounds: int, wall: str | None, console: Console) -> list[Case]:
     with tempfile.TemporaryDirectory(prefix="ringfence-bench-") as directory:
         workspace = Path(directory)
         workspace.chmod(0o755)
@@ -82,7 +84,13 @@ async def main(rounds: int, wall: str | None) -> None:
             Case("with one that is looked into", opened(inspected), group="ringfence"),
         ]
         await measure(cases, rounds, console)
-        report(cases, f"opening a box ({wall or 'the best wall'}): {rounds} interleaved rounds", console)
+        return cases
+
+
+async def main(rounds: int, wall: str | None) -> None:
+    console = Console()
+    cases = await measured(rounds, wall, console)
+    report(cases, f"opening a box ({wall or 'the best wall'}): {rounds} interleaved rounds", console)
 
 
 if __name__ == "__main__":

@@ -4,8 +4,8 @@
  *              ends the wall, then removes what a mount cannot: placeholders in the workspace and cgroups. So nothing is left
  *              behind even when the owner was killed with SIGKILL.
  *   the child  joins its cgroups and a fresh keyring, builds the box's file system in a mount namespace of its own, and becomes
- *              bubblewrap, which makes the other namespaces around it; or, where there is no bubblewrap, does that itself. Run by
- *              root, it becomes a uid that owns nothing before that.
+ *              bubblewrap, which makes the other namespaces around it; or, without bubblewrap, it is in all of them from its
+ *              beginning, and PID 1. Run by root, it becomes a uid that owns nothing before it starts anything.
  *
  * The file system is built here and not by bubblewrap's own options because bubblewrap reads the whole mount table again
  * for every bind: a view of fifty small mounts takes it ten times as long.
@@ -87,9 +87,9 @@ struct how {
 
 /* One id of the file system is another of the mount. Overlayfs also works with the ids of whoever mounts it, so there root has to
  * be somebody: nobody, where the owner is root itself. */
-static void write_map(pid_t holder, const char *which, unsigned id, unsigned dedicated, int and_root) {
+static void write_map(const char *holder, const char *which, unsigned id, unsigned dedicated, int and_root) {
     char path[64], line[128];
-    snprintf(path, sizeof path, "/proc/%d/%s", holder, which);
+    snprintf(path, sizeof path, "/proc/%s/%s", holder, which);
     int n = snprintf(line, sizeof line, "%u %u 1", id, dedicated);
     if (and_root) snprintf(line + n, sizeof line - (size_t)n, "\n%u 0 1", id ? 0 : NOBODY);
     write_text(path, line);
@@ -103,17 +103,18 @@ static int mapping(unsigned uid, unsigned gid, unsigned dedicated_uid, unsigned 
     if (holder < 0) die("fork");
     if (!holder) {
         prctl(PR_SET_PDEATHSIG, SIGKILL); /* else a failure below would leave it, with all descriptors, for ever */
-        char ok = !unshare(CLONE_NEWUSER);
-        if (write(ready[1], &ok, 1) == 1) pause();
+        char self[16];
+        ssize_t size = readlink("/proc/self", self, sizeof self); /* its name there: we may be in another pid namespace than /proc */
+        if (size > 0 && !unshare(CLONE_NEWUSER) && write(ready[1], self, (size_t)size) == size) pause();
         _exit(0);
     }
-    char ok = 0, path[64];
-    if (read(ready[0], &ok, 1) != 1 || !ok) die_because("no user namespace for the workspace's owner");
-    close(ready[0]);
+    char name[17] = "", path[64];
     close(ready[1]);
-    write_map(holder, "uid_map", uid, dedicated_uid, and_root);
-    write_map(holder, "gid_map", gid, dedicated_gid, and_root);
-    snprintf(path, sizeof path, "/proc/%d/ns/user", holder);
+    if (read(ready[0], name, sizeof name - 1) <= 0) die_because("no user namespace for the workspace's owner");
+    close(ready[0]);
+    write_map(name, "uid_map", uid, dedicated_uid, and_root);
+    write_map(name, "gid_map", gid, dedicated_gid, and_root);
+    snprintf(path, sizeof path, "/proc/%s/ns/user", name);
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0) die(path);
     kill(holder, SIGKILL);
@@ -318,26 +319,29 @@ static void replace(const char *name, const char *below, const char *from) {
     close(target);
 }
 
-static int has_users, has_network;
+static int has_users, has_network, is_first;
 
-/* A namespace of our own. An ordinary user needs a user namespace for that, in which the ids stay what they are. */
+/* In a new user namespace, in which the ids stay what they are. */
+static void keep_ids(unsigned uid, unsigned gid) {
+    char line[64];
+    has_users = 1;
+    write_text("/proc/self/setgroups", "deny");
+    snprintf(line, sizeof line, "%u %u 1", uid, uid);
+    write_text("/proc/self/uid_map", line);
+    snprintf(line, sizeof line, "%u %u 1", gid, gid);
+    write_text("/proc/self/gid_map", line);
+}
+
+/* A namespace of our own. An ordinary user needs a user namespace for that. */
 static void unshare_own(int kind) {
     unsigned uid = getuid(), gid = getgid();
-    char line[64];
     int with_users = uid && !has_users;
     if (unshare((with_users ? CLONE_NEWUSER : 0) | kind)) die("unshare");
-    if (with_users) {
-        has_users = 1;
-        write_text("/proc/self/setgroups", "deny");
-        snprintf(line, sizeof line, "%u %u 1", uid, uid);
-        write_text("/proc/self/uid_map", line);
-        snprintf(line, sizeof line, "%u %u 1", gid, gid);
-        write_text("/proc/self/gid_map", line);
-    }
+    if (with_users) keep_ids(uid, gid);
 }
 
 static void private_mounts(void) {
-    unshare_own(CLONE_NEWNS);
+    if (!is_first) unshare_own(CLONE_NEWNS);
     if (mount(NULL, "/", NULL, MS_REC | MS_SLAVE, NULL)) die("mount");
 }
 
@@ -393,9 +397,29 @@ static void freeze_machine(void) {
         if (!access(at(parts[i]), F_OK)) cover("/proc", parts[i] + sizeof "/proc", "freeze");
 }
 
-/* What bubblewrap does otherwise: the other namespaces, the new root, and a user namespace in which we own nothing. */
-static void enter(uid_t uid, gid_t gid, uid_t inside_uid, gid_t inside_gid) {
-    if (unshare(CLONE_NEWPID | (has_network ? 0 : CLONE_NEWNET) | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWCGROUP)) die("unshare");
+/* Not one user namespace more than the next, whatever the filter would let pass: below each lie system calls that are root's otherwise.
+ * The limit is of the user namespace that we are in, which must be one of ours. */
+static void last_users(int proc) {
+    int fd = openat(proc, "sys/user/max_user_namespaces", O_WRONLY | O_CLOEXEC);
+    if (fd < 0 || write(fd, "1", 1) != 1) die("user namespaces");
+    close(fd);
+}
+
+/* Where nobody has to be in the network, or in the user namespace, of the box but outside of its pid namespace, PID 1 builds the
+ * file system itself, and no process stands between it and the guardian. */
+static pid_t fork_first(unsigned uid, unsigned gid) {
+    unsigned long namespaces = CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS | (uid ? CLONE_NEWUSER : 0);
+    pid_t child = (pid_t)syscall(SYS_clone, namespaces | SIGCHLD, NULL, NULL, NULL, NULL);
+    if (child < 0) die("namespaces");
+    if (child) return child;
+    is_first = 1;
+    if (uid) keep_ids(uid, gid);
+    return 0;
+}
+
+/* The same for a process that is not PID 1 yet. */
+static void become_first(void) {
+    if (unshare(CLONE_NEWPID | (has_network ? 0 : CLONE_NEWNET) | CLONE_NEWIPC | CLONE_NEWUTS)) die("unshare");
     pid_t first = fork();
     if (first < 0) die("fork");
     if (first) {
@@ -405,18 +429,30 @@ static void enter(uid_t uid, gid_t gid, uid_t inside_uid, gid_t inside_gid) {
         _exit(WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status));
     }
     prctl(PR_SET_PDEATHSIG, SIGKILL);
+}
+
+/* What bubblewrap does otherwise: the other namespaces, the new root, and a user namespace in which we own nothing. */
+static void enter(uid_t uid, gid_t gid, uid_t inside_uid, gid_t inside_gid) {
+    if (!is_first) become_first();
+    if (unshare(CLONE_NEWCGROUP)) die("unshare"); /* now: what we have joined is its root */
     setsid();
     if (!has_network) loopback_up();
     if (sethostname("sandbox", 7)) die("hostname");
     if (mount("proc", at("/proc"), "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL)) die("proc");
     /* It lists the keys that the caller's uid may see; keyrings are not namespaced. */
     if (!access(at("/proc/keys"), F_OK)) cover("/proc", "keys", "hide");
+    int proc = (int)syscall(SYS_open_tree, AT_FDCWD, at("/proc"), TREE_CLONE | O_CLOEXEC); /* as it is before it is frozen */
+    if (proc < 0) die("proc");
     freeze_machine();
     /* Also so that Landlock has something to say yes to: queues belong to a file system that is not in the view otherwise. */
     if (mount("mqueue", at(QUEUES), "mqueue", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL) && errno != ENODEV) die(QUEUES);
     if (chdir(area) || syscall(SYS_pivot_root, ".", ".") || umount2(".", MNT_DETACH) || chdir("/")) die("new root");
     if (getuid() != uid) become(uid, gid);
+    if (!has_users) own_users(inside_uid, inside_gid);
+    last_users(proc);
+    close(proc);
     own_users(inside_uid, inside_gid);
+    if (!unshare(CLONE_NEWUSER)) die_because("a user namespace could be made that must not be");
     if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)) die("no_new_privs");
 }
 
@@ -594,6 +630,7 @@ static void remove_below(int top, char *below) {
 /* The guardian's part of the plan comes first, ended by `wall`:
  *
  *   lifeline FD             the owner's end of it closes when the owner lets go
+ *   first                   the child is PID 1 of the box from its beginning
  *   lock FD                 a directory that boxes share: what follows is removed by the last of them only
  *   placeholder BELOW       remove it, wherever the directory of the last lock is by then
  *   cgroup PATH
@@ -609,6 +646,7 @@ struct duty {
 static int next_duty(struct words *w, struct duty *d) {
     *d = (struct duty){.verb = word(w), .fd = -1};
     if (!strcmp(d->verb, "wall")) return 0;
+    if (!strcmp(d->verb, "first")) return 1;
     if (!strcmp(d->verb, "lifeline") || !strcmp(d->verb, "lock")) d->fd = (int)number(w);
     else if (!strcmp(d->verb, "placeholder")) d->below = word(w);
     else if (!strcmp(d->verb, "cgroup") || !strcmp(d->verb, "detach") || !strcmp(d->verb, "remove")) d->path = word(w);
@@ -691,12 +729,13 @@ noreturn void launch(int plan, pid_t owner) {
     setsid(); /* the caller's Ctrl-C is the caller's to handle */
     umask(022); /* what is built is for the box's user to enter, who may be another; PID 1 is told its own */
     struct words w = slurp(plan), cleanup = w;
-    int lifeline = -1;
+    int lifeline = -1, first = 0;
     fcntl(plan, F_SETFD, FD_CLOEXEC);
     struct duty d;
     while (next_duty(&w, &d)) {
         if (d.fd >= 0) fcntl(d.fd, F_SETFD, FD_CLOEXEC);
         if (!strcmp(d.verb, "lifeline")) lifeline = d.fd;
+        if (!strcmp(d.verb, "first")) first = 1;
     }
     if (lifeline < 0) die_because("a plan has no lifeline");
     int watched = (int)syscall(SYS_pidfd_open, owner, 0);
@@ -706,15 +745,19 @@ noreturn void launch(int plan, pid_t owner) {
     prctl(PR_SET_CHILD_SUBREAPER, 1);
     prctl(PR_SET_PDEATHSIG, 0);
 
-    pid_t child = fork();
+    struct pollfd guardian = {.fd = (int)syscall(SYS_pidfd_open, getpid(), 0), .events = POLLIN};
+    if (guardian.fd < 0) die("guardian");
+    pid_t child = first ? fork_first(getuid(), getgid()) : fork();
     if (child < 0) die("fork");
     if (!child) {
         prctl(PR_SET_PDEATHSIG, SIGKILL);
-        if (getppid() == 1) _exit(125);
+        if (poll(&guardian, 1, 0)) _exit(125); /* it died before that held */
+        close(guardian.fd);
         /* Keys are not namespaced: without this the caller's session keyring would come along. No keyring support: nothing to hide. */
         syscall(SYS_keyctl, JOIN_SESSION_KEYRING, NULL);
         prepare(w);
     }
+    close(guardian.fd);
     int ended = (int)syscall(SYS_pidfd_open, child, 0), status = 0;
     if (ended < 0) die("child");
     fcntl(ended, F_SETFD, FD_CLOEXEC);

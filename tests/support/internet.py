@@ -22,6 +22,7 @@ import certifi
 from ringfence.egress.inspection.authority import Authority
 from ringfence.engines.networking.java_store import java_store
 from ringfence.values.hosts import canonical_host
+from tests.support import ssh_git_server
 
 ROOT: Final = Path(__file__).parents[2]
 SYSTEM_BUNDLE: Final = Path("/etc/ssl/certs/ca-certificates.crt")
@@ -32,6 +33,9 @@ HOSTS: Final = {
     "git.example": "93.184.216.36",
     "open-git.example": "93.184.216.37",
     "grpc.example": "93.184.216.38",
+    ssh_git_server.KNOWN: "93.184.216.39",
+    ssh_git_server.CHANGED: "93.184.216.40",
+    ssh_git_server.UNKNOWN: "93.184.216.41",
 }
 OPEN_PASSWORD: Final = "known-to-everybody"
 _SECONDS: Final = 120
@@ -152,3 +156,4 @@ def write_files(root: Path, secrets: Mapping[str, str]) -> None:
         (root / f"{name}.pem").write_bytes(authority.chain_pem(canonical_host(name)))
     (root / "git-token").write_text(secrets.get("GIT_TOKEN", OPEN_PASSWORD))
     (root / "git-token").chmod(0o600)
+    ssh_git_server.write_keys(root)

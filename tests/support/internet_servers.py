@@ -21,8 +21,18 @@ from hypercorn.config import Config
 
 from tests.support.git_server import git_server, run_git
 from tests.support.internet import HOSTS, OPEN_PASSWORD
+from tests.support.ssh_git_server import CHANGED, KNOWN, UNKNOWN, serve_ssh
 
 _PAGE = b"<html><head><title>A page</title></head><body><h1>Hello</h1><p>from outside</p></body></html>"
+_PACKAGES = b"""Package: greeting
+Version: 1.0
+Architecture: all
+Maintainer: A <a@example.com>
+Filename: ./greeting_1.0_all.deb
+Size: 1
+SHA256: 0000000000000000000000000000000000000000000000000000000000000000
+Description: hello from outside
+"""
 
 
 class Web:
@@ -55,7 +65,10 @@ class Web:
                 break
         status, kind, more = 200, b"text/plain", []
         content = f"hello from outside by HTTP/{scope['http_version']}\n".encode()
-        if scope["path"] == "/page":
+        if scope["path"].startswith("/apt/"):  # a repository of one package, whose index is all there is
+            is_index = scope["path"].endswith("/Packages")
+            status, content = (200, _PACKAGES) if is_index else (404, b"nothing\n")
+        elif scope["path"] == "/page":
             kind, content = b"text/html", _PAGE
         elif scope["path"] in ("/echo", "/error"):
             given = headers.get("authorization", "").encode("latin-1")
@@ -98,7 +111,7 @@ def grpc_server(root: Path) -> grpc.Server:
 
 def fill(repository: Path, root: Path) -> None:
     """A first commit."""
-    work = root / "tmp" / f"first-{repository.parent.name}"
+    work = root / "tmp" / f"first-{repository.parent.name}-{repository.name}"
     run_git("init", "-q", "--initial-branch=main", str(work))
     (work / "README").write_text("hello from outside\n")
     run_git("-C", str(work), "add", "README")
@@ -122,6 +135,11 @@ async def main() -> None:
             context.load_cert_chain(root / f"{name}.pem")
             server = git_server(root / "repositories" / name, context, token, HOSTS[name], 443)
             fill(stack.enter_context(server).make_repository("first"), root)
+        for name in ("org/first.git", "org/second.git", "other/secret.git"):
+            repository = root / "repositories/ssh" / name
+            run_git("init", "-q", "--bare", "--initial-branch=main", str(repository))
+            fill(repository, root)
+        by_ssh = await serve_ssh(root, {name: HOSTS[name] for name in (KNOWN, CHANGED, UNKNOWN)})
         calls = grpc_server(root)
         calls.start()
         webs = [
@@ -135,6 +153,8 @@ async def main() -> None:
         ended.set()
         await asyncio.wait(webs, timeout=5)
         calls.stop(None)
+        for acceptor in by_ssh:
+            acceptor.close()
 
 
 async def answering(address: str) -> None:

@@ -113,6 +113,9 @@ class Accepting:
     async def authority(self) -> bytes:
         return self._authority
 
+    async def known_hosts(self) -> str:
+        return ""
+
     async def attach(self, box: str, network: NetworkGrant, listeners: Listeners, keeper: NetKeeper) -> Attachment:
         self.attached.append(Attachment(box, listeners, keeper, self))
         return self.attached[-1]

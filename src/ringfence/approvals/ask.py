@@ -26,6 +26,10 @@ class SessionMemory:
     def __init__(self) -> None:
         self._approved: OrderedDict[tuple[str, str], Approval] = OrderedDict()
 
+    def __bool__(self) -> bool:
+        """Whether anything was approved for longer than once."""
+        return bool(self._approved)
+
     def recall(self, question: Question) -> Approval | None:
         """The approval of exactly this request in this session, if there is one."""
         if not question.may_remember or not question.session:

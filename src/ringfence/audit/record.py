@@ -120,8 +120,22 @@ def _value(name: str, value: str, redact: Redactor) -> str:
 
 def without_secrets(who: Principal, redact: Redactor) -> Principal:
     """The same names, once and for all requests of a sandbox."""
-    names = {name: getattr(who, name) for name in ("session_id", "agent_id", "org_id", "sandbox_id", "tool")}
-    return Principal(**{name: value and redact.text(value, len(value)) for name, value in names.items()})
+
+    def clean(name: str | None) -> str | None:
+        return name and _clean(name, redact)
+
+    return Principal(
+        session_id=clean(who.session_id),
+        agent_id=clean(who.agent_id),
+        org_id=clean(who.org_id),
+        sandbox_id=clean(who.sandbox_id),
+        tool=_clean(who.tool, redact),
+    )
+
+
+@lru_cache(maxsize=64)
+def _clean(name: str, redact: Redactor) -> str:
+    return redact.text(name, len(name))
 
 
 def ended(result: Result, redact: Redactor, *, files_collected: bool, workspace: str = "") -> dict[str, Any]:

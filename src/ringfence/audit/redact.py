@@ -105,6 +105,13 @@ class Redactor:
         return text
 
 
+@lru_cache(maxsize=8)
+def redactor(patterns: tuple[str, ...], variables: tuple[tuple[str, str], ...]) -> Redactor:
+    """The same one for the same patterns and variables: boxes for one call each would make it, and what it remembers,
+    anew for every call."""
+    return Redactor(patterns, variables)
+
+
 def is_secret_name(name: str) -> bool:
     """Whether a variable of this name is likely to hold a secret."""
     return _SECRET_NAME.search(name) is not None

@@ -4,6 +4,7 @@ COMMANDS: dict[str, str] = {
     "init": "Write a policy that starts from this project, and say what it means.",
     "run": "Run a command in a sandbox, and exit as it exits.",
     "check": "Say what would be decided about a command or a piece of code, and where it would go, without running it.",
+    "mcp": "Serve the sandbox to an agent as tools of MCP, over stdio; or tell a client of it.",
     "shell": "Open a shell in a sandbox, on this terminal.",
     "workspace": "Shadows of projects: look at what was done in them, commit it, save it, throw it away.",
     "fetch": "Fetch a page as text, or a file into the workspace, outside the wall and by the policy's rules.",

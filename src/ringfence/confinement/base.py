@@ -18,6 +18,15 @@ CAPTURED_ADDRESSES = ("198.18.0.1", OWN_ADDRESSES[1])
 """The same for a box with a network, in which every address is its own: native/capture.c has these. Connections come
 from them, so that no other may be 127.0.0.1 to whoever is asked where one comes from."""
 BUNDLE = "/etc/ringfence/ca-bundle.crt"
+KNOWN_HOSTS = "ssh/ssh_known_hosts"
+"""Below /etc: what every client of SSH on the system reads."""
+SSH_CONFIG = "ssh/ssh_config"
+SSH_SETTINGS = """# SSH ends at the proxy, which needs no key and is the only server there is.
+Host *
+    IdentityFile none
+    UserKnownHostsFile /dev/null
+    UpdateHostKeys no
+"""
 """Where inside the file lies that says whom to trust, where that is not the system's own choice."""
 NAME_SERVER = "127.0.0.53"
 """Whom programs in a box with a network ask for names. Any address would do, but in a container, where only those of
@@ -87,6 +96,8 @@ class Trust:
     """PEM."""
     java: bytes
     """JKS."""
+    known_hosts: str = ""
+    """For clients of SSH, where that is ended outside."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,6 +213,8 @@ class Launch:
     seccomp: bytes
     filter_by_helper: bool = False
     """Whether PID 1 applies the seccomp filter itself."""
+    is_first: bool = False
+    """Whether the process that carries out the plan is PID 1 already."""
     description: str = ""
     """What goes where `options` would, for a wall that is described as a whole and not by words."""
     before: tuple[str, ...] = ()

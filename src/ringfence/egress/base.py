@@ -8,13 +8,16 @@ always the address that was looked at.
 import asyncio
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from ringfence.dataclass import dataclass, field
 from ringfence.policy.reach import Judged
 from ringfence.values.hosts import Host
 from ringfence.values.network import NetworkDoor, NetworkGrant, SecretGrant
 from ringfence.values.network_event import NetworkEvent
+
+if TYPE_CHECKING:
+    from ringfence.egress.ssh.base import SshLogin
 
 Headers = tuple[tuple[bytes, bytes], ...]
 """Names in small letters, in the order in which they came."""
@@ -219,3 +222,5 @@ class Overseer(Protocol):
 
     async def ask(self, question: NetworkQuestion) -> NetworkAnswer: ...
     async def secret(self, box: str, secret: SecretGrant) -> SecretValue: ...
+    async def ssh_login(self, box: str, host: str, port: int) -> "SshLogin": ...
+    async def ssh_sign(self, box: str, host: str, secret: str, public: bytes, data: bytes, flags: int) -> bytes: ...

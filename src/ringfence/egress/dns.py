@@ -1,7 +1,8 @@
 """Answers a box's look-ups: names that a rule allows get an address that stands for them, others do not exist.
 
 Nothing goes upstream, so that a look-up carries nothing out. IPv6, HTTPS and SVCB records are empty: no client learns
-of keys for an encrypted name, of HTTP/3, or of an address that we do not lead back.
+of keys for an encrypted name, of HTTP/3, or of an address that we do not lead back. No host has a service (SRV); who
+looks for one of a host that is not allowed is told so.
 """
 
 import time
@@ -58,8 +59,10 @@ class NameService:
 
     def _fill(self, reply: dnslib.DNSRecord, question: dnslib.DNSQuestion) -> None:
         labels: tuple[bytes, ...] = question.qname.label
-        host = self._host(labels)
-        if host is None:
+        is_service = question.qtype == dnslib.QTYPE.SRV and len(labels) > 2 and labels[0][:1] == labels[1][:1] == b"_"
+        # apt asks where the service is, and then for its host.
+        host = self._host(labels, skipped=2 if is_service else 0)
+        if host is None or is_service:
             reply.header.rcode = _NXDOMAIN
         elif host.text == "localhost":
             if question.qtype == dnslib.QTYPE.A:
@@ -67,8 +70,12 @@ class NameService:
         elif question.qtype == dnslib.QTYPE.A:
             _add(reply, question, str(self._box.stand_ins.address_of(host)))
 
-    def _host(self, labels: tuple[bytes, ...]) -> Host | None:
-        """The host, if it may be reached."""
+    def _host(self, labels: tuple[bytes, ...], *, skipped: int = 0) -> Host | None:
+        """The host, if it may be reached.
+
+        Args:
+            skipped: labels before it, which are looked at for what may be in no name.
+        """
         try:
             if any(b"." in label for label in labels):
                 raise BadHost("a label with a dot in it")
@@ -84,6 +91,8 @@ class NameService:
             return None
         if self._box.astray(NetworkDoor.DNS, host, 0) is not None:
             return None
+        if skipped:
+            return self._host(labels[skipped:])
         judged = self._box.judge(NetworkDoor.DNS, host, ANY_PORT)
         if judged.verdict is Verdict.DENY:
             if not host.text.endswith(".arpa"):  # reverse look-ups are made for logs, by nobody's wish

@@ -15,8 +15,9 @@ from ringfence.egress.flow import Box, BoxFlow
 from ringfence.egress.http_head import BadHead, read_head
 from ringfence.egress.sockets import Client, Gone, asked_for, close, stream_of
 from ringfence.egress.splice import Carried, splice
+from ringfence.egress.ssh.greeting import refusal as ssh_refusal
 from ringfence.egress.wording import reason_line
-from ringfence.policy.reach import Judged, is_reached
+from ringfence.policy.reach import Judged, ends_ssh, is_reached
 from ringfence.values.hosts import BadHost, Host, canonical_host, host_of
 from ringfence.values.network import NetworkDoor
 from ringfence.values.verdict import Verdict
@@ -43,6 +44,8 @@ async def transparent(box: Box, client: Client) -> None:
         return await tunnel(box, client, door, literal, port, _silent)
     deadline = asyncio.get_running_loop().time() + HEADER_SECONDS
     known = named or literal
+    if ends_ssh(box.network, known, port):
+        return await tunnel(box, client, door, known, port, _silent)
     raw_from_start = box.judge(door, known, port, is_raw=True).verdict is Verdict.ALLOW
     try:
         first = await _first(client, _SERVER_FIRST_SECONDS if raw_from_start else HEADER_SECONDS)
@@ -87,6 +90,7 @@ async def tunnel(box: Box, client: Client, door: NetworkDoor, host: Host, port: 
     if flow.rule is None:
         return await _reach(client, flow, answer)
     server: socket.socket | None = None
+    by_ssh = ends_ssh(box.network, host, port)
     try:
         if flow.judged.inspect or port == _HTTP_PORT:  # plain HTTP is looked into, by a connection of its own
             await flow.addresses()  # so that the client is told now, not within TLS
@@ -97,10 +101,20 @@ async def tunnel(box: Box, client: Client, door: NetworkDoor, host: Host, port: 
         return await answer(refused.refusal)
     try:
         await answer(None)
-        await _carry_unread(box, client, flow, server)
+        await (_ssh(box, client, flow) if by_ssh else _carry_unread(box, client, flow, server))
     finally:
         if server is not None:
             close(server)
+
+
+async def _ssh(box: Box, client: Client, flow: BoxFlow) -> None:
+    """Git by SSH, which ends here."""
+    if client.buffered:
+        box.malformed(flow.door, flow.host.text, flow.port, "the client spoke before it was told that it may")
+        return
+    from ringfence.egress.ssh.door import end_ssh  # of an extra, and slow to load
+
+    await end_ssh(box, client, flow)
 
 
 async def _reach(client: Client, flow: BoxFlow, answer: Answer) -> None:
@@ -259,6 +273,8 @@ def _wrong(flow: BoxFlow, first: FirstBytes) -> str:
 
 async def _refuse_first(client: Client, first: FirstBytes | None, refusal: Refusal) -> None:
     """Refuse in the words of what the client speaks."""
+    if client.buffered.startswith(b"SSH-"):
+        return await client.last_words(ssh_refusal(refusal.reason))
     if first is None or first.kind is Kind.RAW:
         return
     if first.kind is Kind.HTTP:

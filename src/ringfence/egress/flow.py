@@ -29,6 +29,7 @@ from ringfence.egress.dialing import Dialer
 from ringfence.egress.parents import LOOK_SECONDS, ParentRefused, UnknownNames, connect_by
 from ringfence.egress.resolve import NotResolved, Resolver
 from ringfence.egress.sockets import close, stream_of
+from ringfence.egress.ssh.base import SshSide
 from ringfence.egress.wording import means_another, reason_line, visible
 from ringfence.policy.reach import Judged, Wanted, allow_by, is_reached, judge, judge_addresses
 from ringfence.values.hosts import Address, Host, canonical_host
@@ -61,6 +62,8 @@ class Outside:
     """Told before a byte passes, so that nobody's death hides what was sent."""
     canary: Callable[[str, bytes], str] = lambda box, raw: ""
     """The secret of a box whose placeholder is in these bytes; empty if there is none."""
+    ssh: SshSide | None = None
+    """What it takes to end SSH."""
 
 
 class Box:
@@ -223,9 +226,9 @@ class BoxFlow:
     def rule(self) -> NetworkRule | None:
         return self.judged.matched
 
-    async def decide(self, head: RequestHead) -> Judged | Refusal:
+    async def decide(self, head: RequestHead, *, is_ssh: bool = False) -> Judged | Refusal:
         path = head.path.partition("?")[0]
-        wanted = Wanted(host=self._host, port=self._port, door=self._door, method=head.method, path=path)
+        wanted = Wanted(host=self._host, port=self._port, door=self._door, method=head.method, path=path, is_ssh=is_ssh)
         judged = judge(self.network, wanted)
         if judged.verdict is Verdict.DENY:
             return self._refuse_request(head, judged)

@@ -7,6 +7,8 @@ boxes. It ends when the manager's end of the socket does.
 import asyncio
 import base64
 import contextlib
+import ctypes.util
+import importlib
 import itertools
 import logging
 import os
@@ -15,6 +17,8 @@ import ssl
 import sys
 from functools import lru_cache
 from typing import Any
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from ringfence.egress.addresses import OwnAddresses
 from ringfence.egress.base import Listeners, NetworkAnswer, NetworkQuestion, SecretDesk, SecretValue
@@ -27,9 +31,10 @@ from ringfence.egress.plain import from_plain, to_plain
 from ringfence.egress.proxy import Proxy
 from ringfence.egress.resolve import SystemResolver
 from ringfence.egress.secrets.desk import Desk
-from ringfence.egress.wire import Message, Wire, encoded_last, lane_of
-from ringfence.errors import RingfenceError
-from ringfence.values.network import NetworkGrant, SecretGrant
+from ringfence.egress.ssh.base import SshKey, SshLogin, SshSide
+from ringfence.egress.wire import HOST_KEYS, WITH_SSH, Message, Wire, encoded_last, lane_of
+from ringfence.errors import InitializationFailed, RingfenceError
+from ringfence.values.network import NetworkGrant, SecretGrant, SecretPlace
 from ringfence.values.network_event import NetworkEvent
 from ringfence.values.parent_proxy import ParentProxies
 from ringfence.values.verdict import Verdict
@@ -47,6 +52,7 @@ class Session:
         self._waiting: dict[int, asyncio.Future[Message]] = {}
         self._desks: dict[str, SecretDesk] = {}
         self._tasks: set[asyncio.Task[None]] = set()
+        ssh = SshSide(self._ssh_login, self._ssh_sign, Ed25519PrivateKey.generate())
         self._parents = ParentProxies()
         outside = Outside(
             resolver=SystemResolver(),
@@ -59,10 +65,12 @@ class Session:
             ask=self._ask,
             parents=lambda: self._parents,
             canary=lambda box, raw: self._desks[box].canary(raw),
+            ssh=ssh,
         )
         self._proxy = Proxy(outside)
         logging.getLogger().addHandler(_Told(self._wire))
-        self._wire.send({"kind": "ready", "authority": authority.certificate_pem.decode()})
+        pem = authority.certificate_pem.decode()
+        self._wire.send({"kind": "ready", "authority": pem, "known_hosts": ssh.known_hosts})
 
     async def wait_ended(self) -> None:
         await self._ended
@@ -96,7 +104,10 @@ class Session:
         box, number = str(message["box"]), int(message["number"])
         try:
             network = from_plain(NetworkGrant, message["network"])
-            desk = Desk(network.secrets, lambda secret: self._secret(box, secret))  # before anything is served
+            if network.ends_ssh:
+                load_ssh()
+            for_requests = tuple(each for each in network.secrets if SecretPlace.SSH not in each.places)
+            desk = Desk(for_requests, lambda secret: self._secret(box, secret))  # before anything is served
             self._proxy.attach(box, network, _listeners(message, sockets))
             self._desks[box] = desk
         except (RingfenceError, ValueError, OSError) as fault:
@@ -136,6 +147,22 @@ class Session:
         if "fault" in told:
             raise OSError(str(told["fault"]))
         return SecretValue(base64.b64decode(told["value"]), float(told["good_until"]))
+
+    async def _ssh_login(self, box: str, host: str, port: int) -> SshLogin:
+        told = await self._call({"kind": "ssh login", "box": box, "host": host, "port": port})
+        if "fault" in told:
+            raise OSError(str(told["fault"]))
+        keys = tuple(SshKey(str(name), base64.b64decode(public)) for name, public in told["keys"])
+        trusted, authorities, revoked = (tuple(map(base64.b64decode, told[name])) for name in HOST_KEYS)
+        return SshLogin(trusted, authorities, revoked, keys)
+
+    async def _ssh_sign(self, box: str, host: str, secret: str, public: bytes, data: bytes, flags: int) -> bytes:
+        order: Message = {"kind": "ssh sign", "box": box, "host": host, "secret": secret, "flags": flags}
+        texts = {"public": base64.b64encode(public).decode(), "data": base64.b64encode(data).decode()}
+        told = await self._call({**order, **texts})
+        if "fault" in told:
+            raise OSError(str(told["fault"]))
+        return base64.b64decode(told["signature"])
 
     async def _call(self, message: Message) -> Message:
         number, waiting = self._awaited()
@@ -209,6 +236,22 @@ def _load_late_parts() -> None:
     with contextlib.suppress(OSError):
         socket.getaddrinfo("localhost", 80)
     asyncio.get_event_loop_policy()
+    # Libraries that look for others run programs for it, which cannot be done any longer.
+    ctypes.util.find_library = lambda name: None
+
+
+def load_ssh() -> None:
+    """What ends SSH: before the wall is up if the first box needs it, else now.
+
+    Raises:
+        InitializationFailed: it cannot be loaded.
+    """
+    try:
+        importlib.import_module("ringfence.egress.ssh.door")
+    except (ImportError, OSError) as fault:
+        raise InitializationFailed(
+            f"the proxy, which runs without SSH, cannot load it any longer: {fault}", hint="open this box first"
+        ) from fault
 
 
 async def _serve(connection: socket.socket, authority: Authority) -> None:
@@ -224,6 +267,8 @@ def main() -> None:
     authority = Authority.make()
     _load_late_parts()
     _client_tls(())
+    if sys.argv[2:] == [WITH_SSH]:
+        load_ssh()
     try:
         confine()
     except NotConfined as fault:

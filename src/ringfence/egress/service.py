@@ -20,7 +20,7 @@ from typing import Any, Final
 from ringfence.dataclass import dataclass, field
 from ringfence.egress.base import Listeners, NetworkQuestion, Overseer
 from ringfence.egress.plain import from_plain, to_plain
-from ringfence.egress.wire import Message, Wire, fits
+from ringfence.egress.wire import HOST_KEYS, WITH_SSH, Message, Wire, fits
 from ringfence.errors import InitializationFailed
 from ringfence.policy.reach import check_network
 from ringfence.values.network import NetworkDoor, NetworkGrant, SecretGrant
@@ -86,6 +86,15 @@ class EgressService:
         """The certificate, in PEM, of who signs for hosts that are looked into."""
         return (await self._started()).authority
 
+    @property
+    def pid(self) -> int:
+        """Of its process; 0 if there is none."""
+        return 0 if self._running is None else self._running.process.pid
+
+    async def known_hosts(self) -> str:
+        """The line by which clients of SSH in a box know the proxy."""
+        return (await self._started(ends_ssh=True)).known_hosts
+
     async def attach(self, box: str, network: NetworkGrant, listeners: Listeners | None) -> Attachment:
         """Serve a box from now on; its listeners are closed here, whatever comes of it.
 
@@ -112,7 +121,7 @@ class EgressService:
                     "the grant of the network has too many rules or ports",
                     hint="join rules by wildcards; name fewer ports",
                 )
-            running = await self._started()
+            running = await self._started(ends_ssh=network.ends_ssh)
             if listeners is not None:
                 first = (listeners.proxy, listeners.dns_udp, listeners.dns_tcp)
                 descriptors = [os.dup(each.fileno()) for each in (*first, *(listeners.tcp[port] for port in ports))]
@@ -140,25 +149,26 @@ class EgressService:
         if running is not None:
             await running.end()
 
-    async def _started(self) -> "_Running":
+    async def _started(self, *, ends_ssh: bool = False) -> "_Running":
         async with self._starting:
             if self._running is not None and not self._running.wire.is_closed:
                 return self._running
             if self._running is not None:
                 _log.warning("the proxy of the network ended; it is started again for new boxes")
                 await self._running.end()
-            self._running = await self._start()
+            self._running = await self._start((WITH_SSH,) if ends_ssh else ())
             return self._running
 
-    async def _start(self) -> "_Running":
+    async def _start(self, more: tuple[str, ...]) -> "_Running":
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         environment = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
         # LOCALDOMAIN: no search list makes another name of one that is looked up.
         environment |= {"LANG": "C.UTF-8", "LOCALDOMAIN": "", "PYTHONDONTWRITEBYTECODE": "1"}
+        environment |= {"HOME": "/nonexistent", "LOGNAME": "ringfence"}  # asyncssh asks for both, and finds nothing
         with theirs:
             try:
                 process = await asyncio.create_subprocess_exec(
-                    *(sys.executable, "-I", "-m", "ringfence.egress.process", str(theirs.fileno())),
+                    *(sys.executable, "-I", "-m", "ringfence.egress.process", str(theirs.fileno()), *more),
                     stdin=asyncio.subprocess.DEVNULL,
                     stdout=asyncio.subprocess.DEVNULL,
                     stderr=asyncio.subprocess.DEVNULL,
@@ -192,6 +202,17 @@ class EgressService:
         found = await self._overseer.secret(str(message["box"]), from_plain(SecretGrant, message["secret"]))
         return {"value": base64.b64encode(found.value).decode(), "good_until": found.good_until}
 
+    async def answer_ssh_login(self, message: Message) -> Message:
+        found = await self._overseer.ssh_login(str(message["box"]), str(message["host"]), int(message["port"]))
+        known = {name: [_as_text(each) for each in getattr(found, name)] for name in HOST_KEYS}
+        return {**known, "keys": [[key.secret, _as_text(key.public)] for key in found.keys]}
+
+    async def answer_ssh_sign(self, message: Message) -> Message:
+        public, data = base64.b64decode(message["public"]), base64.b64decode(message["data"])
+        box, host, secret = (str(message[name]) for name in ("box", "host", "secret"))
+        made = await self._overseer.ssh_sign(box, host, secret, public, data, int(message["flags"]))
+        return {"signature": _as_text(made)}
+
     def lost(self, box: str, count: int) -> None:
         """Events were too many to be told one by one; that is recorded, with how many."""
         self.dropped += count
@@ -221,6 +242,10 @@ class EgressService:
         self._overseer.happened(from_plain(NetworkEvent, message["event"]))
 
 
+def _as_text(raw: bytes) -> str:
+    return base64.b64encode(raw).decode()
+
+
 @dataclass(slots=True)
 class _Running:
     """One life of the process."""
@@ -229,6 +254,7 @@ class _Running:
     process: asyncio.subprocess.Process
     service: EgressService
     authority: bytes = b""
+    known_hosts: str = ""
     wire: Wire = field(init=False)
     ready: asyncio.Future[None] = field(init=False)
     _numbers: "itertools.count[int]" = field(default_factory=lambda: itertools.count(1))
@@ -289,6 +315,7 @@ class _Running:
         match message["kind"]:
             case "ready":
                 self.authority = str(message["authority"]).encode()
+                self.known_hosts = str(message["known_hosts"])
                 if not self.ready.done():
                     self.ready.set_result(None)
             case "unable":
@@ -306,6 +333,10 @@ class _Running:
                 self._start(int(message["number"]), self.service.answer_question(message))
             case "secret":
                 self._start(int(message["number"]), self.service.answer_secret(message))
+            case "ssh login":
+                self._start(int(message["number"]), self.service.answer_ssh_login(message))
+            case "ssh sign":
+                self._start(int(message["number"]), self.service.answer_ssh_sign(message))
             case "dropped":
                 self.service.lost(str(message["box"]), int(message["count"]))
             case "fault":

@@ -5,12 +5,15 @@ import contextlib
 import ipaddress
 import socket
 import ssl
-from typing import Final
+from collections import deque
+from collections.abc import Iterable
+from typing import Final, SupportsIndex
 
 from ringfence.egress.base import Refusal, Stream
 from ringfence.values.hosts import Address, Host
 
 CHUNK: Final = 64 * 1024
+_WAITING_BYTES: Final = 512 * 1024  # of one connection, read and not taken yet
 _LINGER_SECONDS: Final = 1.0
 _LINGER_BYTES: Final = 1024 * 1024
 _SEND_SECONDS: Final = 10.0
@@ -137,15 +140,92 @@ def asked_for(connection: socket.socket) -> tuple[Address, int]:
     return address, int(name[1])
 
 
+class _Pieces(asyncio.StreamReader):
+    """Hands on what came as it came: asyncio's own reader copies every byte into one buffer, and out of it again."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__(loop=loop)
+        self._loop_of_ours = loop
+        self._pieces: deque[bytes] = deque()
+        self._size = 0
+        self._ended = False
+        self._is_paused = False
+        self._wanted: asyncio.Future[None] | None = None
+        self._source: asyncio.ReadTransport | None = None
+
+    def set_transport(self, transport: asyncio.BaseTransport) -> None:
+        super().set_transport(transport)
+        assert isinstance(transport, asyncio.ReadTransport)
+        self._source = transport
+
+    def feed_data(self, data: Iterable[SupportsIndex]) -> None:
+        piece = bytes(data)
+        if not piece:
+            return
+        self._pieces.append(piece)
+        self._size += len(piece)
+        self._wake()
+        if self._size > _WAITING_BYTES and not self._is_paused and self._source is not None:
+            with contextlib.suppress(NotImplementedError, RuntimeError):
+                self._source.pause_reading()
+                self._is_paused = True
+
+    def feed_eof(self) -> None:
+        self._ended = True
+        super().feed_eof()
+        self._wake()
+
+    def set_exception(self, exc: Exception) -> None:
+        super().set_exception(exc)
+        self._wake()
+
+    def at_eof(self) -> bool:
+        return self._ended and not self._pieces
+
+    async def read(self, n: int = -1) -> bytes:
+        """What has come, at most so many bytes; empty at the end."""
+        while not self._pieces:
+            if (fault := self.exception()) is not None:
+                raise fault
+            if self._ended:
+                return b""
+            self._wanted = self._loop_of_ours.create_future()
+            try:
+                await self._wanted
+            finally:
+                self._wanted = None
+        piece = self._pieces.popleft()
+        if 0 <= n < len(piece):
+            self._pieces.appendleft(piece[n:])
+            piece = piece[:n]
+        self._size -= len(piece)
+        if self._is_paused and self._size <= _WAITING_BYTES // 2 and self._source is not None:
+            self._is_paused = False
+            self._source.resume_reading()
+        return piece
+
+    def _wake(self) -> None:
+        if self._wanted is not None and not self._wanted.done():
+            self._wanted.set_result(None)
+
+
 async def stream_of(
     connection: socket.socket, *, context: ssl.SSLContext | None = None, host: Host | None = None
 ) -> Stream:
     """Both directions of a connected socket, which is theirs from then on; with a context, through TLS as a client."""
+    loop = asyncio.get_running_loop()
+    reader = _Pieces(loop)
+    protocol = asyncio.StreamReaderProtocol(reader, loop=loop)
+    transport: asyncio.WriteTransport
     if context is None:
-        return Stream(*await asyncio.open_connection(sock=connection))
-    name = host.text if host is not None else ""
-    return Stream(
-        *await asyncio.open_connection(
-            sock=connection, ssl=context, server_hostname=name, ssl_shutdown_timeout=_GOODBYE_SECONDS
+        transport, _ = await loop.create_connection(lambda: protocol, sock=connection)
+    else:
+        name = host.text if host is not None else ""
+        transport, _ = await loop.create_connection(
+            lambda: protocol,
+            sock=connection,
+            ssl=context,
+            server_hostname=name,
+            ssl_shutdown_timeout=_GOODBYE_SECONDS,
         )
-    )
+    return Stream(reader, asyncio.StreamWriter(transport, protocol, reader, loop))

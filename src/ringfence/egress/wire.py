@@ -21,6 +21,10 @@ from typing import Any, Final
 PACKET: Final = 60 * 1024
 LONGEST: Final = 8 * 1024 * 1024
 MOST_DESCRIPTORS: Final = 200
+WITH_SSH: Final = "ssh"
+"""What the proxy's process is told if its first box needs it."""
+HOST_KEYS: Final = ("host_keys", "authorities", "revoked")
+"""Fields of `egress.ssh.base.SshLogin`, as they are told."""
 _LANE: Final = 256  # events of one box that wait
 _URGENT: Final = 100_000
 _OF: Final = "\0"

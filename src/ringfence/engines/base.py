@@ -67,6 +67,9 @@ class NetworkProvider(Protocol):
     async def authority(self) -> bytes:
         """The certificate, in PEM, of who signs for hosts whose connections are looked into."""
 
+    async def known_hosts(self) -> str:
+        """The line by which clients of SSH know who ends it."""
+
     async def attach(self, box: str, network: NetworkGrant, listeners: Listeners, keeper: NetKeeper) -> Attached:
         """Take what comes to these listeners, which are the provider's from the call on.
 

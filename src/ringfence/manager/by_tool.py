@@ -77,7 +77,9 @@ class ToolRunners:
     def _make(self, tool: str) -> ToolRunner:
         parts = self._parts
         assembly = parts.assembly_for(tool)
-        reporting = replace(parts.reporting, who=replace(parts.reporting.who, tool=tool))
+        reporting = parts.reporting
+        if reporting.who.tool != tool:
+            reporting = replace(reporting, who=replace(reporting.who, tool=tool))
         shared = next(
             (runner.holder for runner in self._by_tool.values() if _are_alike(runner.assembly, assembly)), None
         )
@@ -101,7 +103,9 @@ class ToolRunners:
             may_lease = parts.open is not None and isolation_of(assembly.terms) is None
             return (await holder.acquire(None)).box if may_lease else holder.box
 
-        pipeline = Pipeline(assembly.grant, assembly.journal, holder.acquire, judge, reporting, holder.wall, look)
+        pipeline = Pipeline(
+            assembly.grant, assembly.journal, holder.acquire, judge, reporting, holder.wall, look, parts.allowed
+        )
         return ToolRunner(assembly, holder, pipeline)
 
     def _holder(self, assembly: Assembly, reporting: Reporting) -> BoxHolder:
@@ -118,7 +122,8 @@ class ToolRunners:
 
         holder = BoxHolder(
             parts.open or own.open,
-            prepare=assembly.journal.prepare,
+            # A pool has done so before it made the first of its boxes.
+            prepare=assembly.journal.prepare if parts.open is None else _nothing,
             when_opened=opened,
             when_gone=lambda lease: self._look_last(reporting.who.tool, lease),
             refusal=self._refusal,
@@ -170,6 +175,9 @@ class ToolRunners:
             await runner.pipeline.finish()
         for holder in holders:
             await holder.look_last()
+
+
+def _nothing() -> None: ...
 
 
 def _are_alike(one: Assembly, other: Assembly) -> bool:

@@ -27,7 +27,7 @@ _GIT = {
 
 def kept(environ: Mapping[str, str], home: str) -> dict[str, str]:
     """The variables for inside."""
-    out = {name: value for name, value in environ.items() if name in _KEPT or name.startswith(_KEPT_PREFIX)}
+    out = {name: environ[name] for name in environ if name in _KEPT or name.startswith(_KEPT_PREFIX)}
     files = (os.path.join(home, ".gitconfig"), os.path.join(home, ".config", "git", "config"))
     identity = _git_identity(tuple((path, _version(path)) for path in files))
     for name, key in _GIT.items():

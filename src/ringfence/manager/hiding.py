@@ -49,9 +49,8 @@ def denied_rows(rows: Iterable[str], ready: Iterable[str], caller: Caller) -> tu
     key = caller.environ.get("RINGFENCE_AUDIT_KEY", "").strip()
     if key:
         expanded.append(escape(os.path.realpath(key)))
-    real = [
-        escape(os.path.realpath(path)) for path in compiled(tuple(expanded)).literals if os.path.realpath(path) != path
-    ]
+    literals = compiled(tuple(expanded)).literals
+    real = (escape(real) for path in literals if (real := os.path.realpath(path)) != path)
     return tuple(dict.fromkeys((*expanded, *real)))
 
 

@@ -26,7 +26,7 @@ from ringfence.policy.network_presets import PRESETS
 from ringfence.policy.preset_expanding import expand_preset
 from ringfence.policy.reach import Judged, Wanted, judge
 from ringfence.values.hosts import BadHost, canonical_host
-from ringfence.values.network import NetworkDoor, NetworkGrant
+from ringfence.values.network import GIT_PUSH, GIT_READ, NetworkDoor, NetworkGrant
 from ringfence.values.verdict import Verdict
 
 if TYPE_CHECKING:
@@ -118,14 +118,18 @@ def _wanted(url: str, method: str) -> Wanted:
         host = canonical_host(name)
     except (ValueError, BadHost) as fault:
         raise InvalidArgument(f"{url!r} is no address: {fault}", hint=hint) from None
-    known = has_scheme and parts.scheme != "ssh"
+    by_ssh = parts.scheme == "ssh"
+    if by_ssh:  # a repository, as a clone of it would ask
+        asked = method.upper() if method.upper() in (*GIT_READ, *GIT_PUSH) else GIT_READ[0]
+        path = parts.path.removesuffix("/").removesuffix(".git") or "/"
     return Wanted(
         host=host,
         port=_SCHEMES.get(parts.scheme, 443) if port is None else port,
         door=NetworkDoor.CONNECT,
-        method=method.upper() if known else "",
-        path=(parts.path or "/") if known else "",
-        is_raw=parts.scheme == "ssh",
+        method=asked if by_ssh else method.upper() if has_scheme else "",
+        path=path if by_ssh else (parts.path or "/") if has_scheme else "",
+        is_raw=by_ssh,
+        is_ssh=by_ssh,
     )
 
 

@@ -31,6 +31,9 @@ class SandboxNetworks:
     async def authority(self) -> bytes:
         return await self.networking.authority()
 
+    async def known_hosts(self) -> str:
+        return await self.networking.known_hosts()
+
     async def attach(self, box: str, network: NetworkGrant, listeners: Listeners, keeper: NetKeeper) -> Attached:
         return await self.networking.attach(box, network, listeners, keeper)
 
@@ -57,6 +60,7 @@ class SandboxNetworks:
                 options.confirmation,
                 Principal(agent_id=options.agent_id, org_id=options.org_id),
                 _git_settings(dict(options.variables)),
+                self._caller.home,
                 parents,
             )
         return self._networking

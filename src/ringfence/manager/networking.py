@@ -30,6 +30,7 @@ from ringfence.egress.service import Attachment, EgressService
 from ringfence.errors import InitializationFailed, PermissionDenied
 from ringfence.manager.secret_sources import SourceFailed
 from ringfence.manager.secrets import SecretSources
+from ringfence.values.hosts import canonical_host
 from ringfence.values.network import NetworkGrant, SecretGrant
 from ringfence.values.principal import Principal
 from ringfence.values.risk import Risk
@@ -38,6 +39,7 @@ from ringfence.values.violation import Operation, Severity, Violation, Violation
 
 if TYPE_CHECKING:
     from ringfence.audit.journal import Entry, Journal
+    from ringfence.egress.ssh.base import SshLogin
     from ringfence.engines.base import NetKeeper
     from ringfence.values.network_event import NetworkEvent
     from ringfence.values.parent_proxy import ParentProxies
@@ -121,6 +123,7 @@ class Networking:
         sources_for: finds the sources of a grant's secrets.
         confirmation: who is asked, where a rule says so; without one, such requests are refused.
         git_settings: how many settings of git the boxes have by variables of their caller already.
+        home: the person's home directory, where it is written which servers they know by SSH.
         parents: the proxies of the person's own network.
     """
 
@@ -131,6 +134,7 @@ class Networking:
         confirmation: ConfirmationService | None = None,
         who: Principal | None = None,
         git_settings: int = 0,
+        home: str = "",
         parents: ParentProxies | None = None,
     ) -> None:
         self._journal = journal
@@ -138,6 +142,7 @@ class Networking:
         self._confirmation = confirmation
         self._who = who or Principal()
         self._git_settings = git_settings
+        self._home = home
         self._parents = parents
         self._redact = Redactor(journal.settings.redact)
         self._memory = SessionMemory()
@@ -156,6 +161,10 @@ class Networking:
     async def authority(self) -> bytes:
         """The certificate of who signs for inspected hosts; the proxy is started for it."""
         return await (await self._running()).authority()
+
+    async def known_hosts(self) -> str:
+        """The line by which clients of SSH in a box know the proxy, which is started for it."""
+        return await (await self._running()).known_hosts()
 
     async def attach(self, box: str, network: NetworkGrant, listeners: Listeners, keeper: NetKeeper) -> ServedBox:
         """Have the proxy take what comes to a box's listeners.
@@ -179,6 +188,10 @@ class Networking:
         try:
             if box in self._boxes:  # before anything of the one that has the name is touched
                 raise InitializationFailed(f"there is a box {box} already")
+            if network.ends_ssh:
+                from ringfence.manager.ssh_login import require_ssh  # of an extra
+
+                require_ssh()
             made = ServedBox(self, box, self._sources_for(network))
             secrets = await made.sources.grants()
             network = replace(network, secrets=secrets)
@@ -280,10 +293,33 @@ class Networking:
         Raises:
             SourceFailed: there is none, or no such box.
         """
+        return await self._sources(box).value(secret)
+
+    async def ssh_login(self, box: str, host: str, port: int) -> SshLogin:
+        """Which keys a server may have, and which may sign in to it.
+
+        Raises:
+            SourceFailed: it is not known, or nobody may; says what would help.
+        """
+        from ringfence.manager.ssh_login import ssh_login
+
+        return await ssh_login(self._sources(box), canonical_host(host), port, self._home)
+
+    async def ssh_sign(self, box: str, host: str, secret: str, public: bytes, data: bytes, flags: int) -> bytes:
+        """Sign in: nothing else is signed.
+
+        Raises:
+            SourceFailed: it is something else, or the key is not for this host.
+        """
+        from ringfence.manager.ssh_login import ssh_sign
+
+        return await ssh_sign(self._sources(box), canonical_host(host), secret, public, data, flags)
+
+    def _sources(self, box: str) -> SecretSources:
         served = self._boxes.get(box)
         if served is None:
             raise SourceFailed(f"there is no box {box}")
-        return await served.sources.value(secret)
+        return served.sources
 
     async def ask(self, question: NetworkQuestion) -> NetworkAnswer:
         """Ask a person; everything but a clear yes is a no."""

@@ -15,6 +15,7 @@ from ringfence.values.principal import Principal
 
 if TYPE_CHECKING:
     from ringfence.approvals.base import ConfirmationService
+    from ringfence.manager.allowed import Allowed
     from ringfence.manager.leases import Lease, Open
     from ringfence.manager.options import SandboxOptions
     from ringfence.values.request import Request
@@ -41,6 +42,8 @@ class SandboxParts:
     """How a lease is made, if not by the engine."""
     origin: object = None
     """The pool's own record of it."""
+    allowed: Allowed | None = None
+    """What was allowed in others of the same pool."""
 
     @classmethod
     def of(cls, options: SandboxOptions, *, once: bool = False) -> Self:

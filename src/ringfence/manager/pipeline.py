@@ -20,10 +20,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ringfence.approvals.ask import SessionMemory, ask
 from ringfence.audit import record
-from ringfence.audit.redact import Redactor
+from ringfence.audit.redact import Redactor, redactor
 from ringfence.dataclass import dataclass, field, replace
 from ringfence.deferred import deferred
 from ringfence.errors import RingfenceError, SpawnFailed
+from ringfence.manager.allowed import Allowed
 from ringfence.manager.forming import as_run_by, check_form
 from ringfence.manager.placing import place_of
 from ringfence.manager.recording import RecordedExecution
@@ -54,9 +55,8 @@ else:
     hash_request = deferred("ringfence.approvals.question", "hash_request")
     make_question = deferred("ringfence.approvals.question", "make_question")
 
-_ALLOWED_KEPT = 256
 _ALLOWED_LENGTH = 1000
-"""How many decisions are remembered, and of texts of which length."""
+"""Of texts of which length decisions are remembered."""
 Collect = Callable[[Result], Awaitable[Result]]
 """Adds to a result, before it is recorded, which files the run has written."""
 Prepare = Callable[[], Awaitable[None]]
@@ -87,6 +87,7 @@ class Pipeline:
         acquire: leases the box; a new one, if there is none yet, for where the request goes.
         standing: the wall that stands already, which a request cannot change.
         look: the box that stands already, to look for a directory that only it has; None if there is none.
+        allowed: decisions of others, used and added to if they follow from the same.
     """
 
     def __init__(
@@ -98,6 +99,7 @@ class Pipeline:
         reporting: Reporting | None = None,
         standing: Callable[[], Wall | None] = lambda: None,
         look: Look = no_box,
+        allowed: Allowed | None = None,
     ) -> None:
         self._grant = grant
         self._journal = journal
@@ -106,11 +108,12 @@ class Pipeline:
         self._look = look
         self._judge = judge or Judge()
         self._reporting = reporting or Reporting(who=self._judge.who)
-        self._redact = Redactor(journal.settings.redact, grant.env)
+        self._redact = redactor(tuple(journal.settings.redact), grant.env)
         self._who = record.without_secrets(self._judge.who, self._redact)
         self._memory = SessionMemory()
-        self._allowed: dict[tuple[str, Place, str | None, Given], Decision] = {}
-        """Decisions to allow, by text, place, language, and what it is given; the oldest first."""
+        terms, asks = self._judge.terms, self._judge.confirmation is not None
+        fits = allowed is not None and allowed.holds_for(grant, terms, asks=asks)
+        self._allowed = allowed if allowed is not None and fits else Allowed(grant, terms, asks=asks)
         self._isolates = self._judge.terms is not None and isolation_of(self._judge.terms) is not None
         self._reads = self._judge.terms is not None or self._judge.confirmation is not None
         """Whether anybody reads what runs before it does."""
@@ -221,9 +224,7 @@ class Pipeline:
         length = len(text) + given.length
         decision = await without_blocking(length if self._reads else 0, lambda: self._decide(request, place, given))
         if decision.verdict is Verdict.ALLOW and length <= _ALLOWED_LENGTH and not self._isolates:
-            if len(self._allowed) >= _ALLOWED_KEPT:
-                del self._allowed[next(iter(self._allowed))]
-            self._allowed[key] = decision
+            self._allowed.keep(key, decision)
         return decision
 
     async def _approve(self, request: Request, decision: Decision, execution: RecordedExecution) -> Result | None:
@@ -289,9 +290,11 @@ class Pipeline:
         lease = await self._acquire(decision.routed)
         execution.runs_with(lease.grant)
         if lease.grant.workspace != self._grant.workspace:  # judged before there was one
-            old, new = hash_request(request, self._grant), hash_request(request, lease.grant)
-            self._memory.rename(self._judge.who.session_id or "", old, new)
+            if self._memory:  # hashing all that is granted takes longer than many a call
+                old, new = hash_request(request, self._grant), hash_request(request, lease.grant)
+                self._memory.rename(self._judge.who.session_id or "", old, new)
             self._grant = lease.grant
+            self._allowed = Allowed(lease.grant, self._judge.terms, asks=self._judge.confirmation is not None)
         return lease
 
     async def _salvaged(

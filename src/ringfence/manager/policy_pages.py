@@ -171,6 +171,7 @@ def shown_rule(rule: NetworkRule) -> str:
     """A rule in a few words: `pypi.org:443 GET,HEAD /simple/**`."""
     ports = f":{','.join(map(str, rule.ports))}" if rule.ports else ""
     extras = (
+        f"git by SSH as {rule.ssh_user}:" if rule.ssh_user else "",
         ",".join(rule.methods),
         " ".join(rule.paths),
         "raw" if rule.raw else "",

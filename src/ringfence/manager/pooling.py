@@ -382,6 +382,7 @@ class SandboxPool:
                 is_pooled=True,
                 open=source.open,
                 origin=source,
+                allowed=self._supply.allowed(tool),
             )
         )
 

@@ -28,6 +28,7 @@ from ringfence.values.risk import Route, RouteDecision
 from ringfence.values.verdict import Decision, Reason, Verdict
 
 if TYPE_CHECKING:
+    from ringfence.approvals.base import ConfirmationService
     from ringfence.audit.violations import ViolationStore
     from ringfence.engines.base import Box, Process
     from ringfence.languages.registry import find as find_language
@@ -460,6 +461,19 @@ class Sandbox:
     def terms(self) -> Terms | None:
         """What the policy says about its tool and role, or about commands; None without a policy."""
         return self._assembly.terms
+
+    def terms_of(self, tool: str) -> Terms | None:
+        """The same about another of the policy's tools.
+
+        Raises:
+            InvalidConfig: no policy knows it.
+        """
+        return self._assembly.for_tool(tool).terms
+
+    @property
+    def confirmation(self) -> ConfirmationService | None:
+        """Who is asked where the policy says so."""
+        return self._parts.confirmation
 
     @property
     def wall(self) -> Wall | None:

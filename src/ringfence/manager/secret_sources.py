@@ -1,8 +1,9 @@
-"""Where the values of secrets come from: environment, file, descriptor, command, keyring. Read outside every wall.
+"""Where the values of secrets come from: environment, file, descriptor, command, keyring, or none: an SSH agent.
 
-A source is named by the person who starts the box, on the command line or in their own configuration; never by a policy
-that lies in the workspace, since whoever writes there could have any variable sent to any host. A value is read when it
-is needed and bounded in size and time; it is in no repr, no message and no log, and copies that we own are wiped.
+Read outside every wall. A source is named by the person who starts the box, on the command line or in their own
+configuration; never by a policy that lies in the workspace, since whoever writes there could have any variable sent to
+any host. A value is read when it is needed and bounded in size and time; it is in no repr, no message and no log, and
+copies that we own are wiped.
 
 What this does not protect against: Python's own copies of a value stay in memory until they are written over.
 """
@@ -31,8 +32,8 @@ SECONDS: Final = 7.0
 """Less than the proxy waits, so that it hears why."""
 USUAL_TTL_SECONDS: Final = 300.0
 """After which a command is asked again."""
-KINDS: Final = ("env", "file", "fd", "command", "keyring")
-SOURCE_FORM: Final = "env:, file:, fd:, command: or keyring:"
+KINDS: Final = ("env", "file", "fd", "command", "keyring", "agent")
+SOURCE_FORM: Final = "env:, file:, fd:, command:, keyring: or agent:"
 _PIECE: Final = 4096
 
 
@@ -220,6 +221,25 @@ class KeyringSource:
         return found
 
 
+@dataclass(frozen=True, slots=True)
+class AgentSource:
+    """`agent:` or `agent:SHA256:...`: the person's SSH agent, which signs and never gives a key out."""
+
+    socket: str
+    fingerprint: str = ""
+    """Of the one key that is meant; any, if it is empty."""
+
+    async def read(self) -> SecretValue:
+        """Where it is, which is no secret; that it is there is what is asked."""
+        try:
+            is_socket = bool(self.socket) and stat.S_ISSOCK(os.stat(self.socket).st_mode)
+        except OSError:
+            is_socket = False
+        if not is_socket:
+            raise SourceFailed("there is no SSH agent", hint="start one (ssh-agent), so that SSH_AUTH_SOCK names it")
+        return SecretValue(b"agent at " + os.fsencode(self.socket))
+
+
 def parse_source(
     name: str,
     written: str,
@@ -238,6 +258,10 @@ def parse_source(
         InvalidArgument: it means none. Never shows the text: it may be the secret itself, typed by mistake.
     """
     kind, colon, place = written.partition(":")
+    if kind == "agent" and colon:
+        if place and not place.startswith("SHA256:"):
+            raise InvalidArgument(f"secret {name}: write agent:, or agent:SHA256:FINGERPRINT", argument="secret")
+        return AgentSource(environment.get("SSH_AUTH_SOCK", ""), place)
     if kind not in KINDS or not colon or not place.strip():
         raise InvalidArgument(
             f"secret {name}: the source has no kind", argument="secret", hint=f"begin it with {SOURCE_FORM}"

@@ -3,6 +3,7 @@
 GH_TOKEN                                              a preset, from our variable of that name
 GH_TOKEN=command:gh auth token                        a preset, from a program
 DEPLOY_KEY=file:~/.deploy@api.example.com             a placeholder in $DEPLOY_KEY inside
+GIT_KEY=agent:@git.example.com                        the SSH agent signs in to a git server; nothing inside
 api=env:API_KEY@api.example.com;header=X-Api-Key      nothing inside; the proxy sets the header
 """
 
@@ -22,6 +23,7 @@ from ringfence.manager.secret_sources import (
     KINDS,
     SOURCE_FORM,
     USUAL_TTL_SECONDS,
+    AgentSource,
     DescriptorSource,
     Source,
     SourceFailed,
@@ -29,6 +31,8 @@ from ringfence.manager.secret_sources import (
 )
 from ringfence.policy.document import Mark
 from ringfence.policy.hosts import HostRule
+from ringfence.policy.reach_rules import means_host
+from ringfence.values.hosts import Host
 from ringfence.values.network import SecretGrant, SecretPlace, SecretStyle
 from ringfence.values.sizes import parse_duration
 
@@ -87,8 +91,13 @@ def parse_secret(
     places = preset.places if preset is not None else SecretGrant(name="", hosts=()).places
     usual = SecretGrant(name=name, hosts=hosts, places=places, signer=preset.signer if preset is not None else "")
     ttl = _duration(name, options.pop(_TTL)) if _TTL in options else USUAL_TTL_SECONDS
+    source = parse_source(name, written, environment, writable=writable, ttl_seconds=ttl)
+    if isinstance(source, AgentSource):
+        options.setdefault("places", SecretPlace.SSH)  # what an agent can do
     grant = _with_options(usual, options)
-    return DeclaredSecret(grant, parse_source(name, written, environment, writable=writable, ttl_seconds=ttl))
+    if isinstance(source, AgentSource) and grant.places != (SecretPlace.SSH,):
+        raise InvalidArgument(f"secret {name}: an SSH agent gives nothing to put into a request", argument="secret")
+    return DeclaredSecret(grant, source)
 
 
 def _split(rest: str, name: str) -> tuple[str, dict[str, str], tuple[str, ...]]:
@@ -121,6 +130,12 @@ def _with_options(grant: SecretGrant, options: dict[str, str]) -> SecretGrant:
         )
     except ValueError as fault:
         raise InvalidArgument(f"secret {name}: {fault}", argument="secret") from None
+    if SecretPlace.SSH in (places or grant.places):
+        if len(places or grant.places) > 1 or {*options} - {"places"}:
+            raise InvalidArgument(
+                f"secret {name}: a key for SSH goes nowhere else", argument="secret", hint="write places=ssh alone"
+            )
+        return replace(grant, places=(SecretPlace.SSH,), style=SecretStyle.INJECT, variable="")
     header = options.get("header", "")
     if header and not _HEADER.fullmatch(header):
         raise InvalidArgument(f"secret {name}: {header!r} is no header", argument="secret")
@@ -186,6 +201,8 @@ class SecretSources:
         Raises:
             SourceFailed: there is none; says why.
         """
+        if any(each.grant.name == secret.name and SecretPlace.SSH in each.grant.places for each in self._declared):
+            raise SourceFailed(f"secret {secret.name}: a key for SSH is not given out")
         found = await self._read(secret.name)
         if secret.signer not in TOKEN_SIGNERS:
             return found
@@ -193,6 +210,22 @@ class SecretSources:
             return await self._mint.token(secret.signer, found.value)
         except MintingFailed as fault:
             raise SourceFailed(f"secret {secret.name}: {fault}") from None
+
+    def for_ssh(self, host: Host) -> tuple[DeclaredSecret, ...]:
+        """Those that sign in to this host by SSH."""
+        return tuple(
+            each
+            for each in self._declared
+            if SecretPlace.SSH in each.grant.places and any(means_host(text, host) for text in each.grant.hosts)
+        )
+
+    async def private_key(self, declared: DeclaredSecret) -> bytes:
+        """The value of a key that signs in by SSH; it stays with whoever asks here.
+
+        Raises:
+            SourceFailed: there is none; says why.
+        """
+        return (await self._read(declared.grant.name)).value
 
     async def _read(self, name: str) -> SecretValue:
         source = self._sources.get(name)

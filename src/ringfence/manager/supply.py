@@ -20,6 +20,7 @@ from ringfence.audit.events import BoxMade
 from ringfence.dataclass import dataclass, replace
 from ringfence.engines.room import OF_A_BOX, TO_MAKE_A_BOX, Hold, descriptor_room
 from ringfence.errors import Closed, Internal, InvalidArgument
+from ringfence.manager.allowed import Allowed
 from ringfence.manager.assemble import Assembly, Blueprint, make_blueprint, warn_of
 from ringfence.manager.configuring import home_directory, open_journal
 from ringfence.manager.reporting import tell
@@ -103,6 +104,7 @@ class BoxSupply:
         self._scratch: Scratch | None = None
         self._blueprints: dict[str, Blueprint] = {}
         self._nominal: dict[str, Assembly] = {}
+        self._allowed: dict[str, Allowed] = {}
         self._pools: dict[str, Pool[Warm]] = {}
         self._isolated: dict[str, Pool[Warm]] = {}
         """For isolated code, by tool; the tool's other pool, where its wall gives as much."""
@@ -139,7 +141,8 @@ class BoxSupply:
         for tool in self._tools:
             made = make_blueprint(self._options, tool=tool, journal=journal, networks=networks)
             self._blueprints[tool], networks = made, made.networks
-            self._nominal[tool] = made.assembly(sample)
+            nominal = self._nominal[tool] = made.assembly(sample)
+            self._allowed[tool] = Allowed(nominal.grant, nominal.terms, asks=self._options.confirmation is not None)
         size = self._size_of_each(len({assembly.grant for assembly in self._nominal.values()}))
         by_grant: dict[Grant, Pool[Warm]] = {}
         for tool, blueprint in self._blueprints.items():
@@ -166,7 +169,7 @@ class BoxSupply:
             self._scratch.close()
         if self._journal is not None:
             self._journal.close()
-        self._pools, self._isolated, self._blueprints, self._nominal = {}, {}, {}, {}
+        self._pools, self._isolated, self._blueprints, self._nominal, self._allowed = {}, {}, {}, {}, {}
         self._scratch = self._journal = None
 
     def pool(self, tool: str, *, isolated: bool = False) -> Pool[Warm]:
@@ -188,6 +191,10 @@ class BoxSupply:
     def nominal(self, tool: str) -> Assembly:
         """The parts over a workspace that is none: what is judged before a box is taken is judged by this."""
         return self._nominal[tool]
+
+    def allowed(self, tool: str) -> Allowed:
+        """What was allowed by `nominal`, so that boxes for one call each do not judge the same line anew."""
+        return self._allowed[tool]
 
     def assembly(self, tool: str, workspace: Path) -> Assembly:
         """The parts of a box for a tool, over a workspace.

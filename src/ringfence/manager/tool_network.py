@@ -63,6 +63,7 @@ async def tool_network(options: SandboxOptions, environ: Mapping[str, str], host
         networking = Networking(
             journal,
             lambda granted: sources_of(granted, typed, config.secrets, environ, (workspace,), parents),
+            options.confirmation,
             parents=parents,
         )
         name = f"{_NAME}-{os.urandom(4).hex()}"

@@ -122,6 +122,8 @@ def _allowing() -> dict[str, Any]:
         "ports": {"anyOf": [port, {"type": "array", "items": port}]},
         **{name: _texts() for name in ("methods", "paths", "private")},
         **{name: {"type": "boolean"} for name in ("raw", "inspect", "opaque")},
+        "ssh": {"enum": ["read", "push"]},
+        "user": {"type": "string"},
         "ask": {"anyOf": [{"type": "boolean"}, {"enum": list(Asking)}]},
         "budget": {"type": "object", "additionalProperties": False, "properties": {name: {} for name in BUDGET_KEYS}},
         "why": {"type": "string"},

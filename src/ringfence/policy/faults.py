@@ -40,6 +40,13 @@ class Faults:
         if len(self._found) >= MOST:
             self.raise_all()
 
+    def add_all(self, others: "Faults") -> None:
+        for fault in others._found:
+            self.add(fault)
+
+    def __bool__(self) -> bool:
+        return bool(self._found)
+
     @property
     def last(self) -> InvalidConfig:
         return self._found[-1]

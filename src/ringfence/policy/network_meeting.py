@@ -73,6 +73,8 @@ def meet(earlier: NetworkRule, later: NetworkRule) -> NetworkRule | None:
         host = earlier.host
     else:
         return None
+    if earlier.ssh_user != later.ssh_user:
+        return None
     ports = _common(earlier.ports or WEB_PORTS, later.ports or WEB_PORTS)
     methods = _either(earlier.methods, later.methods)
     paths = _paths(earlier.paths, later.paths)

@@ -10,7 +10,7 @@ What this does not protect against: each preset's `risk` says by which ways data
 from typing import Final
 
 from ringfence.dataclass import dataclass
-from ringfence.values.network import NetworkRule
+from ringfence.values.network import GIT_PUSH, GIT_READ, SSH_PORT, NetworkRule
 
 READ: Final = ("GET", "HEAD")
 _HTTPS: Final = (443,)
@@ -40,6 +40,10 @@ def _post(host: str, *paths: str) -> NetworkRule:
     return NetworkRule(host=host, ports=_HTTPS, methods=("POST",), paths=paths)
 
 
+def _ssh(host: str, *methods: str) -> NetworkRule:
+    return NetworkRule(host=host, ports=(SSH_PORT,), methods=methods, paths=("/{}",), ssh_user="git")
+
+
 def _any(*hosts: str) -> tuple[NetworkRule, ...]:
     return tuple(NetworkRule(host=host, ports=_HTTPS) for host in hosts)
 
@@ -57,6 +61,8 @@ _GITHUB: Final = (
 _GITLAB: Final = (*_read("gitlab.com", "registry.gitlab.com"), _post("gitlab.com", *_FETCH))
 _BITBUCKET: Final = (*_read("bitbucket.org", "api.bitbucket.org"), _post("bitbucket.org", *_FETCH))
 
+_SSH_READ: Final = "what is looked for is seen by the host; the key itself stays outside, and nothing but git uses it"
+_SSH_PUSH: Final = "everything that the box can read can be pushed to that repository, also to branches that start jobs"
 _NAMES_LEAK: Final = "the names and versions that are asked for are seen by whoever runs the host"
 _CODE_COMES: Final = "what is installed is code of others, which runs inside the box"
 
@@ -260,6 +266,48 @@ PRESETS: Final[tuple[Preset, ...]] = (
         reason="reading bitbucket.org, and pushing to one repository",
         risk="everything that the box can read can be pushed to that repository",
         rules=(*_BITBUCKET, _post("bitbucket.org", *_PUSH)),
+    ),
+    Preset(
+        name="github-ssh",
+        argument="ORG/REPO",
+        reason="reading one repository of GitHub by SSH, signed in with a key outside (the extra `ssh`)",
+        risk=_SSH_READ,
+        rules=(_ssh("github.com", *GIT_READ),),
+    ),
+    Preset(
+        name="github-ssh-push",
+        argument="ORG/REPO",
+        reason="the same, and pushing to it",
+        risk=_SSH_PUSH,
+        rules=(_ssh("github.com", *GIT_READ, *GIT_PUSH),),
+    ),
+    Preset(
+        name="gitlab-ssh",
+        argument="GROUP/PROJECT",
+        reason="reading one repository of gitlab.com by SSH, signed in with a key outside (the extra `ssh`)",
+        risk=_SSH_READ,
+        rules=(_ssh("gitlab.com", *GIT_READ),),
+    ),
+    Preset(
+        name="gitlab-ssh-push",
+        argument="GROUP/PROJECT",
+        reason="the same, and pushing to it",
+        risk=_SSH_PUSH,
+        rules=(_ssh("gitlab.com", *GIT_READ, *GIT_PUSH),),
+    ),
+    Preset(
+        name="bitbucket-ssh",
+        argument="WORKSPACE/REPO",
+        reason="reading one repository of bitbucket.org by SSH, signed in with a key outside (the extra `ssh`)",
+        risk=_SSH_READ,
+        rules=(_ssh("bitbucket.org", *GIT_READ),),
+    ),
+    Preset(
+        name="bitbucket-ssh-push",
+        argument="WORKSPACE/REPO",
+        reason="the same, and pushing to it",
+        risk=_SSH_PUSH,
+        rules=(_ssh("bitbucket.org", *GIT_READ, *GIT_PUSH),),
     ),
     Preset(
         name="huggingface",

@@ -21,7 +21,7 @@ from ringfence.policy.network_presets import BY_PRESET
 from ringfence.policy.node_fields import flag_of, items_of, members_of, port_of, port_text, text_of
 from ringfence.policy.preset_expanding import expand_preset, find_preset
 from ringfence.policy.reach_rules import fault_of
-from ringfence.values.network import Asking, Budget, Inspection, NetworkRule
+from ringfence.values.network import GIT_PUSH, GIT_READ, SSH_PORT, Asking, Budget, Inspection, NetworkRule
 from ringfence.values.sizes import parse_size
 
 if TYPE_CHECKING:
@@ -33,6 +33,8 @@ RULE_KEYS: Final = (
     "methods",
     "paths",
     "raw",
+    "ssh",
+    "user",
     "inspect",
     "opaque",
     "ask",
@@ -44,6 +46,8 @@ RULE_KEYS: Final = (
 BUDGET_KEYS: Final = ("body", "requests_per_minute", "connections", "total_out")
 
 _ASKING: Final = {**{word: Asking.EACH for word in ("true", "yes", "each")}, "changes": Asking.CHANGES}
+_GIT_USER: Final = "git"
+_USER: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,63}")
 _METHOD: Final = re.compile(r"[A-Z]{1,20}(-[A-Z]+)*")
 
 
@@ -177,10 +181,32 @@ def _section_rule(node: Section, written: str) -> HostRule:
         private=(*plain_rule(rule).private, *(str(_network(item)) for item in items_of(members, "private"))),
         budget=_budget(members["budget"]) if "budget" in members else Budget(),
     )
+    allow = _by_ssh(allow, members, node.mark)
     _refuse_blind(allow, members, node.mark)
     _refuse_fault(allow, node.mark)
     why = text_of(members["why"], "why") if "why" in members else ""
     return replace(rule, allow=allow, why=why)
+
+
+def _by_ssh(rule: NetworkRule, members: Mapping[str, Node], mark: Mark) -> NetworkRule:
+    """The rule, for git by SSH if it says so: `ssh: read`, or `push`, which is both."""
+    if "ssh" not in members:
+        if "user" in members:
+            raise members["user"].mark.fault("`user` without `ssh`", "write `ssh: read` or `ssh: push` beside it")
+        return rule
+    uses = {"read": GIT_READ, "push": (*GIT_READ, *GIT_PUSH)}
+    use = text_of(members["ssh"], "ssh").lower()
+    if use not in uses:
+        raise members["ssh"].mark.fault(f"`ssh` is {use!r}", "write read, or push, which is both")
+    user = text_of(members["user"], "user") if "user" in members else _GIT_USER
+    if not _USER.fullmatch(user):
+        raise members["user"].mark.fault(f"{user!r} is not the name of a user", "such as git")
+    seen = [name for name in ("methods", "raw", "inspect", "opaque") if name in members]
+    seen += ["budget.body"] if rule.budget.body_bytes is not None else []
+    if seen:
+        raise mark.fault(f"`ssh` and `{seen[0]}`: git by SSH has no such thing", "write two rules")
+    paths = tuple(path.removesuffix(".git") for path in rule.paths)
+    return replace(rule, ssh_user=user, methods=uses[use], paths=paths, ports=rule.ports or (SSH_PORT,))
 
 
 def find_preset_name(text: str) -> bool:

@@ -29,12 +29,15 @@ from ringfence.policy.reach_rules import (
 )
 from ringfence.values.hosts import Address, Host
 from ringfence.values.network import (
+    GIT_PUSH,
+    GIT_READ,
     Asking,
     DenyRule,
     Inspection,
     NetworkDoor,
     NetworkGrant,
     NetworkRule,
+    SecretPlace,
 )
 from ringfence.values.verdict import Verdict
 from ringfence.values.web_path import BadPath, canonical_path
@@ -56,6 +59,8 @@ class Wanted:
     """Without the query; empty if it is not known yet."""
     is_raw: bool = False
     """Whether the bytes are neither TLS nor HTTP."""
+    is_ssh: bool = False
+    """Whether the method is one of git's and the path a repository, asked for by SSH."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,6 +91,8 @@ def judge(network: NetworkGrant, wanted: Wanted) -> Judged:
     on_port = tuple(rule for rule in found if wanted.port == ANY_PORT or wanted.port in ports_of(rule))
     if not on_port:
         judged = _refused(f"no rule allows port {wanted.port} of {wanted.host}", found[0], allow_by=allow_by(wanted))
+    elif wanted.port != ANY_PORT and (by_ssh := tuple(rule for rule in on_port if rule.ssh_user)):
+        judged = _ssh(network, wanted, by_ssh)
     else:
         judged = (_raw if wanted.is_raw else _request)(network, wanted, on_port)
     return _unlisted(network, wanted) if network.learn and judged.verdict is Verdict.DENY else judged
@@ -150,7 +157,8 @@ def is_reached(network: NetworkGrant, host: Host, port: int) -> bool:
 def allow_by(wanted: Wanted) -> str:
     """The narrowest rule that would allow what no rule names."""
     if wanted.is_raw:
-        return _policy_line(wanted.host, (wanted.port,), "raw: true")
+        by_ssh = f"ssh: {'push' if wanted.method in GIT_PUSH else 'read'}"
+        return _policy_line(wanted.host, (wanted.port,), by_ssh if wanted.is_ssh else "raw: true")
     if wanted.port == ANY_PORT:
         return f"--allow {wanted.host.in_url}"
     return f"--allow {wanted.host.in_url}:{wanted.port}"
@@ -192,6 +200,18 @@ def _raw(network: NetworkGrant, wanted: Wanted, rules: tuple[NetworkRule, ...]) 
     return _allowed(opening, wanted, inspect=False)
 
 
+def _ssh(network: NetworkGrant, wanted: Wanted, rules: tuple[NetworkRule, ...]) -> Judged:
+    """A port where a rule says that SSH is ended: nothing else is spoken there, whatever other rules say."""
+    if wanted.method and not wanted.is_ssh:
+        return _refused(f"{_named(wanted)} is for git by SSH, and for nothing else", rules[0])
+    return _request(network, wanted, rules)
+
+
+def ends_ssh(network: NetworkGrant, host: Host, port: int) -> bool:
+    """Whether a connection there is SSH that the proxy ends."""
+    return any(rule.ssh_user and port in ports_of(rule) for rule in naming(network, host))
+
+
 def _request(network: NetworkGrant, wanted: Wanted, rules: tuple[NetworkRule, ...]) -> Judged:
     if not wanted.method:
         # The rest of what these rules say is decided on the requests themselves, if any of them says more.
@@ -223,7 +243,9 @@ def _request(network: NetworkGrant, wanted: Wanted, rules: tuple[NetworkRule, ..
 
 def _allowed(rule: NetworkRule, wanted: Wanted, *, inspect: bool) -> Judged:
     asked = rule.asking is Asking.EACH or (
-        rule.asking is Asking.CHANGES and bool(wanted.method) and wanted.method not in READING
+        rule.asking is Asking.CHANGES
+        and bool(wanted.method)
+        and wanted.method not in (GIT_READ if rule.ssh_user else READING)
     )
     later = wanted.door is NetworkDoor.DNS or (inspect and not wanted.method)
     return Judged(
@@ -243,7 +265,8 @@ def _must_inspect(network: NetworkGrant, rules: tuple[NetworkRule, ...], host: H
 
 
 def _has_secret(network: NetworkGrant, host: Host) -> bool:
-    return any(means_host(pattern, host) for secret in network.secrets for pattern in secret.hosts)
+    in_requests = (secret for secret in network.secrets if SecretPlace.SSH not in secret.places)
+    return any(means_host(pattern, host) for secret in in_requests for pattern in secret.hosts)
 
 
 def _up_to_first_open(rules: tuple[NetworkRule, ...]) -> tuple[NetworkRule, ...]:
@@ -288,8 +311,9 @@ def _line(
         shown = canonical_path(path) if path else ""
     except BadPath:
         shown = ""
+    said = f"ssh: {'push' if method in GIT_PUSH else 'read'}" if rule.ssh_user else f"methods: [{method}]"
     more = (
-        f"methods: [{method}]" if method else "",
+        said if method else "",
         f'paths: ["{shown}"]' if shown else "",
         f'private: ["{private}"]' if private else "",
     )

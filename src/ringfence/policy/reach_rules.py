@@ -15,7 +15,7 @@ from ringfence.policy.document import Mark
 from ringfence.policy.hosts import HostRule
 from ringfence.policy.reach_addresses import readings
 from ringfence.values.hosts import Address, BadHost, Host, canonical_host
-from ringfence.values.network import WEB_PORTS, DenyRule, NetworkGrant, NetworkRule
+from ringfence.values.network import GIT_PUSH, GIT_READ, WEB_PORTS, DenyRule, NetworkGrant, NetworkRule
 from ringfence.values.web_path import BadPath, path_pattern
 
 ANY_PORT: Final = 0
@@ -55,6 +55,8 @@ def fault_of(rule: NetworkRule | DenyRule) -> str:
         return f"{rule.host!r} means every host, or nearly so"
     if any(not 0 < port < 65536 for port in rule.ports):
         return "a port is a number from 1 to 65535"
+    if rule.ssh_user and not (rule.methods and {*rule.methods} <= {*GIT_READ, *GIT_PUSH}):
+        return "git by SSH is to read or to push"
     if any(not re.fullmatch(r"[A-Z][A-Z0-9_-]{0,31}", method) for method in rule.methods):
         return "a method is a word in capitals"
     try:

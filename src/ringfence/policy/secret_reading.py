@@ -48,6 +48,12 @@ def read_secret(name: Scalar, node: Node) -> SecretGrant:
     grant = SecretGrant(name=name.text, hosts=hosts, variable=_variable(members, name.text))
     if "places" in members:
         grant = replace(grant, places=tuple(_place(item) for item in items_of(members, "places")))
+    if SecretPlace.SSH in grant.places:
+        if len(grant.places) > 1 or members.keys() - {"hosts", "places"}:
+            raise name.mark.fault(
+                f"the secret {name.text}: a key for SSH goes nowhere else", "write places: [ssh] alone"
+            )
+        return replace(grant, variable="", style=SecretStyle.INJECT)
     style = word_of(members, "style", tuple(SecretStyle), SecretStyle.PLACEHOLDER)
     header = text_of(members["header"], "header") if "header" in members else ""
     if header and not _TOKEN.fullmatch(header):

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from ringfence.approvals.base import ConfirmationService
 from ringfence.audit.violations import ViolationStore
 from ringfence.engines.base import Process as AsyncProcess
 from ringfence.manager.files import BoxFiles as AsyncBoxFiles
@@ -121,6 +122,7 @@ class Sandbox(Opened[AsyncSandbox]):
     check_path = inside(AsyncSandbox.check_path)
     check_command = inside(AsyncSandbox.check_command)
     check_network = inside(AsyncSandbox.check_network)
+    terms_of = inside(AsyncSandbox.terms_of)
     refused_inside = inside(AsyncSandbox.refused_inside)
     current_usage = inside(AsyncSandbox.current_usage)
 
@@ -157,6 +159,11 @@ class Sandbox(Opened[AsyncSandbox]):
     def terms(self) -> Terms | None:
         """What the policy says about its tool and role; None without a policy."""
         return self._wrapped.terms
+
+    @property
+    def confirmation(self) -> ConfirmationService | None:
+        """Who is asked where the policy says so."""
+        return self._wrapped.confirmation
 
     @property
     def wall(self) -> Wall | None:

@@ -85,3 +85,4 @@ class SearchTool(Facade[AsyncSearchTool]):
         super().__init__(AsyncSearchTool(*unwrapped_all(args), **unwrapped(named)))
 
     execute = blocking(AsyncSearchTool.execute)
+    list = blocking(AsyncSearchTool.list)

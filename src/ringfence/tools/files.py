@@ -1,9 +1,9 @@
-"""The file tools of an agent: `file_read`, `file_write`, `file_edit`, `search`, over the files of one session.
+"""The file tools of an agent: `file_read`, `file_write`, `file_edit`, `search`, over the files of a session or sandbox.
 
 How much care a call gets follows from the policy's terms for its tool (requirement B3):
 
 - low risk with `sandbox_enabled: false`, and without a policy: directly. Our own code opens the file, resolved by the
-  kernel below the workspace, and no program runs;
+  kernel below the workspace, and no program runs. Not where a sandbox was given: its files may be a shadow's;
 - everything else: in the session's box, as its user and behind its wall;
 - critical risk: only after a person's approval; without somebody to ask, it is refused.
 
@@ -26,13 +26,13 @@ from ringfence.audit.redact import Redactor
 from ringfence.errors import InvalidArgument, PathAccessDenied, RingfenceError
 from ringfence.manager.configuring import home_directory, open_journal
 from ringfence.manager.manager import SandboxManager
-from ringfence.manager.policing import SHELL_TOOL
 from ringfence.manager.sandbox import Sandbox
 from ringfence.policy import judging
 from ringfence.policy.decide import on_file
 from ringfence.policy.schema import RiskLevel
 from ringfence.policy.terms import Terms
 from ringfence.policy.violating import violation_of
+from ringfence.tools.file_places import place_of
 from ringfence.values.files import FileKind
 from ringfence.values.grant import Grant
 from ringfence.values.outcome import Exited, Refused, Result
@@ -57,7 +57,7 @@ class Files(Protocol):
     async def write(self, path: str, data: bytes) -> None: ...
 
     async def names(self, path: str) -> list[str]:
-        """Every plain file at or below a path."""
+        """Every plain file at or below a path; not what git keeps for itself, unless the path leads there."""
         ...
 
 
@@ -80,7 +80,7 @@ class _Direct:
         pattern = "**/*" if path in (".", "/workspace") else f"{path.rstrip('/')}/**/*"
         found = await asyncio.to_thread(self._workspace.glob, pattern)
         kinds = [(each, (await asyncio.to_thread(self._workspace.stat, each)).kind) for each in found]
-        return [each for each, kind in kinds if kind is NodeType.FILE]
+        return [each for each, kind in kinds if kind is NodeType.FILE and not _is_left_out(each, path)]
 
 
 class _InBox:
@@ -103,7 +103,7 @@ class _InBox:
             here = waiting.pop()
             if here.kind is FileKind.FILE:
                 found.append(here.path)
-            elif here.kind is FileKind.DIRECTORY:
+            elif here.kind is FileKind.DIRECTORY and not _is_left_out(here.path, path):
                 with suppress(PathAccessDenied):  # hidden, and that it is there is not said
                     waiting += await self._files.list(here.path)
         return sorted(os.path.normpath(each) for each in found)
@@ -113,30 +113,26 @@ class _FileTool:
     name: ClassVar[str]
     changes: ClassVar[bool] = False
 
-    def __init__(self, manager: SandboxManager, session_id: str | None = None) -> None:
+    def __init__(self, manager: SandboxManager | Sandbox, session_id: str | None = None) -> None:
         """
         Args:
+            manager: whose session; or a sandbox, whose files are read and changed in its box.
             session_id: whose files; the manager's own session if not given.
 
         Raises:
             InvalidArgument: there is no session.
         """
-        chosen = session_id or manager.session_id
-        if chosen is None:
-            raise InvalidArgument(f"{self.name} without a session has no files", hint="give session_id=")
-        self._manager = manager
-        self._session = chosen
+        self._place = place_of(manager, session_id, self.name)
 
     async def _run(self, path: str, work: Callable[[Files], Awaitable[str | bytes]]) -> Result:
         """One call: judged, approved where that is needed, recorded, done."""
-        await self._manager.start()
-        sandbox = await self._manager.pool.acquire(self._session, SHELL_TOOL)
-        terms = self._manager.pool.terms(self.name)
+        sandbox = await self._place.sandbox()
+        terms = self._place.terms(self.name)
         request = Request(argv=(self.name, path))
         decision = _decide(path, terms, sandbox.grant, changes=self.changes)
         journal = open_journal(os.environ, home_directory(os.environ))
         redact = Redactor(journal.settings.redact, sandbox.grant.env)
-        who = Principal(session_id=self._session, sandbox_id=sandbox.who.sandbox_id, tool=self.name)
+        who = Principal(session_id=self._place.session, sandbox_id=sandbox.who.sandbox_id, tool=self.name)
         try:
             entry = journal.open(os.urandom(8).hex(), record.opened(request, decision, sandbox.workspace, who, redact))
             refused = await self._refusal(request, decision)
@@ -145,17 +141,17 @@ class _FileTool:
         finally:
             journal.close()
         if result.violations:
-            self._manager.violations.record(result.violations, session=self._session, tool=self.name)
+            self._place.violations.record(result.violations, session=self._place.session, tool=self.name)
         return result
 
     async def _refusal(self, request: Request, decision: Decision) -> Result | None:
         reason = decision.deciding
         if decision.verdict is Verdict.ALLOW:
             return None
-        service = self._manager.confirmation
+        service = self._place.confirmation
         if decision.verdict is Verdict.ASK and service is not None:
             seconds = decision.asking.timeout_seconds
-            question = make_question(request, decision, session=self._session, seconds=seconds)
+            question = make_question(request, decision, session=self._place.session, seconds=seconds)
             approval = await ask(service, question, seconds)
             if approval.granted:
                 return None
@@ -171,20 +167,21 @@ class _FileTool:
         terms: Terms | None,
         decision: Decision,
     ) -> Result:
+        is_direct = self._place.may_be_direct and _is_direct(terms)
         try:
-            async with self._manager.pool.turn(self._session):
-                if _is_direct(terms):
+            async with self._place.turn():
+                if is_direct:
                     with sandbox.host_files() as workspace:
                         said = await work(_Direct(workspace, terms, sandbox.grant))
                 else:
                     said = await work(_InBox(sandbox, terms))
         except PathAccessDenied as refusal:
             reason = Reason(Verdict.DENY, refusal.rule or "workspace", refusal.message, refusal.hint)
-            return _refused(decision, reason, refusal.message)
+            return _refused(decision, reason, f"{refusal.path}: {refusal.strerror}")  # the rule is said once
         except RingfenceError as fault:
             return Result(ending=Exited(1), stderr_bytes=f"{self.name}: {fault}\n".encode())
         data = said.encode() if isinstance(said, str) else said
-        return Result(ending=Exited(0), stdout_bytes=data, wall=None if _is_direct(terms) else sandbox.wall)
+        return Result(ending=Exited(0), stdout_bytes=data, wall=None if is_direct else sandbox.wall)
 
 
 class FileReadTool(_FileTool):
@@ -234,9 +231,19 @@ class FileEditTool(_FileTool):
 
 
 class SearchTool(_FileTool):
-    """`search`: the lines of files that a regular expression finds, as `path:line: text`."""
+    """`search`: the lines of files that a regular expression finds, as `path:line: text`; or the names of files."""
 
     name = "search"
+
+    async def list(self, path: str = ".") -> Result:
+        """The files at or below a path, a name on each line."""
+
+        async def work(files: Files) -> str:
+            found = await files.names(path)
+            more = [f"... and {len(found) - _MATCHES_MAX} more; list a directory below"]
+            return "".join(f"{name}\n" for name in found[:_MATCHES_MAX] + more * (len(found) > _MATCHES_MAX))
+
+        return await self._run(path, work)
 
     async def execute(self, pattern: str, path: str = ".") -> Result:
         """
@@ -274,6 +281,11 @@ FILE_TOOLS: Final = (FileReadTool, FileWriteTool, FileEditTool, SearchTool)
 def _is_direct(terms: Terms | None) -> bool:
     """Whether our own code does it without a box."""
     return terms is None or (terms.risk is RiskLevel.LOW and terms.value("sandbox_enabled") is False)
+
+
+def _is_left_out(path: str, asked: str) -> bool:
+    """Thousands of objects that no program but git reads, and no agent means."""
+    return ".git" in path.split("/") and ".git" not in asked.split("/")
 
 
 def _check(path: str, terms: Terms | None, grant: Grant) -> None:

@@ -88,21 +88,16 @@ class Limits:
     def __post_init__(self) -> None:
         for name, read in _READ_FROM_TEXT:
             given: object = getattr(self, name)
-            if isinstance(given, str | timedelta):
+            if isinstance(given, _TEXTS):
                 object.__setattr__(self, name, read(name, given))
-        if isinstance(self.cpu_seconds, FollowsWall) and isinstance(self.wall_seconds, int | float):
+        if isinstance(self.cpu_seconds, FollowsWall) and isinstance(self.wall_seconds, (int, float)):
             times = self.cpu_seconds.times
             object.__setattr__(self, "cpu_seconds", FollowsWall(min(times * self.wall_seconds, _MOST), times))
-        for name in _NAMES:
+        for name, kinds in _KINDS:
             value = getattr(self, name)
-            whole = not name.endswith("_seconds")
             # A comparison that does not hold also refuses NaN; infinity would switch a limit off.
-            if (
-                isinstance(value, bool)
-                or not isinstance(value, int if whole else int | float)
-                or not 0 < value <= _MOST
-            ):
-                number = "whole number" if whole else "number"
+            if isinstance(value, bool) or not isinstance(value, kinds) or not 0 < value <= _MOST:
+                number = "number" if float in kinds else "whole number"
                 raise InvalidArgument(
                     f"limit {name} is {value!r}; it must be a {number} above zero, and one that the kernel takes",
                     hint="leave a limit out to get its default; no limit can be switched off",
@@ -132,7 +127,9 @@ class Limits:
         return replace(self, **given)
 
 
+_TEXTS = (str, timedelta)
 _NAMES = field_names(Limits)
+_KINDS = tuple((name, (int, float) if name.endswith("_seconds") else (int,)) for name in _NAMES)
 _READ_FROM_TEXT: tuple[tuple[str, Callable[[str, object], float]], ...] = tuple(
     (name, seconds_of if name.endswith("_seconds") else bytes_of)
     for name in _NAMES

@@ -10,6 +10,10 @@ from ringfence.dataclass import dataclass, field
 
 WEB_PORTS = (80, 443)
 """What a rule without ports means: a name alone is written for the web, not for remote shells and databases."""
+SSH_PORT = 22
+GIT_READ = ("GIT-UPLOAD-PACK", "GIT-UPLOAD-ARCHIVE")
+"""What is asked of a git server by SSH: the programs that it would run there, as methods."""
+GIT_PUSH = ("GIT-RECEIVE-PACK",)
 PROXY_PORT = 3128
 """Where the proxy listens inside a box, at 127.0.0.1 and, as every captured port, at every other address."""
 
@@ -74,6 +78,9 @@ class NetworkRule:
     """Globs such as `/simple/**`; `*` stops at a slash. Any, if there are none."""
     raw: bool = False
     """Whether bytes may pass that are neither TLS nor HTTP: databases, SSH."""
+    ssh_user: str = ""
+    """If not empty, SSH of this user is ended at the proxy: `methods` are git's (`GIT_READ`, `GIT_PUSH`), `paths` are
+    repositories without `.git`. Nothing else is spoken on these ports."""
     inspection: Inspection = Inspection.WHERE_NEEDED
     asking: Asking = Asking.NEVER
     private: tuple[str, ...] = ()
@@ -112,6 +119,8 @@ class SecretPlace(StrEnum):
     PATH = "path"
     BODY = "body"
     WEBSOCKET = "websocket"
+    SSH = "ssh"
+    """None in a request: a key that signs in to a git server (`NetworkRule.ssh_user`), outside."""
 
 
 class SecretStyle(StrEnum):
@@ -169,6 +178,11 @@ class NetworkGrant:
         """Ports of any address that lead to the proxy, besides its own and DNS."""
         named = {port for rule in self.rules for port in (rule.ports or WEB_PORTS)}
         return tuple(sorted({*WEB_PORTS, *named, *self.reach}))
+
+    @property
+    def ends_ssh(self) -> bool:
+        """Whether SSH ends at the proxy, so that clients have to know its key."""
+        return any(rule.ssh_user for rule in self.rules)
 
     @property
     def inspects(self) -> bool:

@@ -490,3 +490,55 @@ def test_plain_http_by_the_proxy_door_and_at_an_address(place: Place, loop: Loop
     assert by_proxy.startswith(b"HTTP/1.1 200 ") and b"connection: close" in by_proxy.lower()
     assert loop.run(go(GET)).startswith(b"HTTP/1.1 200 ")
     assert loop.run(go(GET.replace(b"/a", b"http://evil.test/a"))).startswith(b"HTTP/1.1 421 ")
+
+
+def test_more_than_the_length_that_a_server_said_is_dropped_and_its_connection_is_not_used_again(
+    place: Place, loop: Loop
+) -> None:
+    front = place(fixed(OK + b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil"))
+    exact = place(fixed(OK))
+
+    async def go(front: Front) -> list[bytes]:
+        async with Client(front) as client:
+            answers = []
+            for _ in range(3):
+                await client.send(GET)
+                answers.append(await client.head() + await client.exactly(2))
+            return answers
+
+    answers = loop.run(go(front))
+
+    assert all(each.endswith(b"ok") and b"evil" not in each for each in answers)
+    assert front.rules.dials == 3
+    assert loop.run(go(exact)) and exact.rules.dials == 1
+
+
+def test_after_a_body_of_a_known_length_comes_the_next_request(place: Place, loop: Loop) -> None:
+    async def server(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while True:
+            head = await reader.readuntil(b"\r\n\r\n")
+            length = int(head.lower().partition(b"content-length:")[2].split()[0])
+            body = await reader.readexactly(length)
+            writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % length + body)
+            await writer.drain()
+
+    front = place(server)
+    first, second = b"a" * 700_000, b"b" * 5
+    posts = b"".join(
+        b"POST /a HTTP/1.1\r\nHost: api.test\r\nContent-Length: %d\r\n\r\n" % len(body) + body
+        for body in (first, second)
+    )
+
+    async def go() -> list[bytes]:
+        async with Client(front) as client:
+            sending = asyncio.ensure_future(client.send(posts))
+            answers = []
+            for body in (first, second):
+                await client.head()
+                answers.append(await client.exactly(len(body)))
+            await sending
+            return answers
+
+    assert loop.run(go()) == [first, second]
+    assert front.rules.dials == 1
+    assert [event.bytes_in for event in front.rules.events] == [len(first), len(second)]

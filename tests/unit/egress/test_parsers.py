@@ -114,6 +114,17 @@ def test_names_that_are_allowed_have_one_address_each_and_others_do_not_exist() 
     assert str(asked(service, "localhost", "A").rr[0].rdata) == "127.0.0.1"
 
 
+def test_looking_for_a_service_of_a_host_is_no_violation_where_the_host_is_allowed() -> None:
+    world = World()
+    service = NameService(Box("box", NetworkGrant(rules=(NetworkRule(host="example.com"),)), world.outside()))
+
+    assert asked(service, "_https._tcp.example.com", "SRV").header.rcode == 3
+    assert world.events == []
+    assert asked(service, "_https._tcp.evil.com", "SRV").header.rcode == 3
+    assert asked(service, "_https._tcp.example.com", "A").header.rcode == 3
+    assert [event.host for event in world.events] == ["evil.com", "_https._tcp.example.com"]
+
+
 @given(st.binary(max_size=120))
 @settings(max_examples=300)
 def test_any_look_up_is_answered_or_dropped(data: bytes) -> None:

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ringfence.errors import InvalidConfig
+from ringfence.policy import document
 from ringfence.policy.document import MAX_CHARACTERS, Listing, Scalar, Section, read_document
 
 BILLION = "a0: &a0 [x, x, x, x, x, x, x, x, x]\n" + "\n".join(
@@ -91,3 +92,22 @@ def test_any_text_gives_a_document_or_an_error_with_a_place(text: str) -> None:
         read_document(text, "p.yaml")
     except InvalidConfig as fault:
         assert fault.line is not None and fault.column is not None
+
+
+def test_a_text_is_parsed_once_and_another_text_or_place_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    parsed = []
+    events = document._events
+    monkeypatch.setattr(document, "_events", lambda text: parsed.append(text) or events(text))
+
+    first = read_document("once: [1]\n", "one.yaml")
+
+    assert read_document("once: [1]\n", "one.yaml") is first
+    assert read_document("once: [2]\n", "one.yaml") != first
+    assert read_document("once: [1]\n", "two.yaml").mark.source == "two.yaml"
+    assert parsed == ["once: [1]\n", "once: [2]\n", "once: [1]\n"]
+
+
+def test_a_text_with_a_fault_is_never_kept() -> None:
+    for _ in range(2):
+        with pytest.raises(InvalidConfig, match="given twice"):
+            read_document("kept: 1\nkept: 2\n", "faulty.yaml")

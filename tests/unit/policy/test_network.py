@@ -16,8 +16,22 @@ from ringfence.policy.network import NetworkRequest, network_of
 from ringfence.policy.network_clients import Clients
 from ringfence.policy.network_meeting import host_covers, meet, path_covers
 from ringfence.policy.network_reading import text_rules
+from ringfence.policy.reach import Wanted, judge
 from ringfence.policy.terms import Terms
-from ringfence.values.network import Asking, Budget, Inspection, NetworkGrant, NetworkRule, SecretGrant, SecretPlace
+from ringfence.values.hosts import canonical_host
+from ringfence.values.network import (
+    GIT_PUSH,
+    GIT_READ,
+    Asking,
+    Budget,
+    Inspection,
+    NetworkDoor,
+    NetworkGrant,
+    NetworkRule,
+    SecretGrant,
+    SecretPlace,
+)
+from ringfence.values.verdict import Verdict
 
 
 def terms(*documents: dict[str, Any], tool: str = "shell_exec") -> Terms:
@@ -358,3 +372,80 @@ def test_two_rules_meet_in_what_both_allow() -> None:
     assert meet(wide, NetworkRule(host="b.example.org")) is None
     assert meet(wide, NetworkRule(host="a.example.com", ports=(80,))) is None
     assert meet(narrow, NetworkRule(host="a.example.com", methods=("POST",))) is None
+
+
+# --- git by SSH -------------------------------------------------------------------------------------------------------
+
+
+def by_ssh(**more: Any) -> dict[str, Any]:
+    return network(allow=[{"host": "git.example.com", "ssh": "read", "paths": ["/org/*"], **more}])
+
+
+def test_git_by_ssh_is_for_its_port_its_user_and_its_services() -> None:
+    (rule,) = granted(by_ssh()).rules
+
+    assert (rule.ports, rule.ssh_user, rule.paths) == ((22,), "git", ("/org/*",))
+    assert rule.methods == GIT_READ
+    (pushing,) = granted(by_ssh(ssh="push", user="forge", ports=[2222], paths=["/org/repo.git"])).rules
+    assert (pushing.ports, pushing.ssh_user, pushing.paths) == ((2222,), "forge", ("/org/repo",))
+    assert pushing.methods == (*GIT_READ, *GIT_PUSH)
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"ssh": "write"},
+        {"ssh": "true"},
+        {"user": "-oProxyCommand=id"},
+        {"methods": ["GET"]},
+        {"raw": True},
+        {"opaque": True},
+        {"budget": {"body": "1MB"}},
+    ],
+    ids=str,
+)
+def test_what_makes_no_sense_for_ssh_is_refused(more: dict[str, Any]) -> None:
+    assert "ssh" in fault_of(yaml.safe_dump(by_ssh(**more))) or "user" in more
+
+
+def test_a_user_without_ssh_is_refused() -> None:
+    assert "`user` without `ssh`" in fault_of(yaml.safe_dump(network(allow=[{"host": "a.example.com", "user": "git"}])))
+
+
+def test_layers_tighten_git_by_ssh() -> None:
+    (rule,) = granted(by_ssh(ssh="push"), by_ssh(paths=["/org/repo"])).rules
+
+    assert (rule.methods, rule.paths) == (GIT_READ, ("/org/repo",))
+    assert network_of(terms(by_ssh(), by_ssh(user="other"))).grant is None
+    plain = {"host": "git.example.com", "ports": [22], "raw": True}
+    assert network_of(terms(by_ssh(), network(allow=[plain]))).grant is None
+
+
+@pytest.mark.parametrize(
+    ("wanted", "verdict"),
+    [
+        ({"method": "GIT-UPLOAD-PACK", "path": "/org/repo", "is_ssh": True}, Verdict.ALLOW),
+        ({"method": "GIT-RECEIVE-PACK", "path": "/org/repo", "is_ssh": True}, Verdict.DENY),
+        ({"method": "GIT-UPLOAD-PACK", "path": "/other/repo", "is_ssh": True}, Verdict.DENY),
+        ({"method": "GIT-UPLOAD-PACK", "path": "/org/repo"}, Verdict.DENY),
+        ({"method": "GET", "path": "/org/repo"}, Verdict.DENY),
+    ],
+    ids=str,
+)
+def test_on_a_port_for_ssh_only_git_is_allowed(wanted: dict[str, Any], verdict: Verdict) -> None:
+    grant = granted(network(allow=[*by_ssh()["network"]["allow"], {"host": "git.example.com", "ports": [22, 443]}]))
+
+    asked = Wanted(host=canonical_host("git.example.com"), port=22, door=NetworkDoor.TRANSPARENT, **wanted)
+    assert judge(grant, asked).verdict is verdict
+
+
+def test_asking_about_changes_means_a_push() -> None:
+    grant = granted(by_ssh(ssh="push", ask="changes"))
+
+    def verdict(method: str) -> Verdict:
+        host = canonical_host("git.example.com")
+        wanted = Wanted(host=host, port=22, door=NetworkDoor.SOCKS, method=method, path="/org/a", is_ssh=True)
+        return judge(grant, wanted).verdict
+
+    assert verdict("GIT-UPLOAD-PACK") is Verdict.ALLOW
+    assert verdict("GIT-RECEIVE-PACK") is Verdict.ASK

@@ -11,6 +11,7 @@ from ringfence.policy.network_clients import Clients, ClientSource, SourceKind, 
 from ringfence.policy.network_presets import BY_PRESET, PRESETS, READ, Preset
 from ringfence.policy.network_reading import text_rules
 from ringfence.policy.preset_expanding import Expansion, expand_preset, find_preset
+from ringfence.values.network import GIT_PUSH, GIT_READ
 
 NEVER = (
     "*.google.com",
@@ -55,7 +56,8 @@ def test_no_preset_opens_everybodys_storage_or_an_upload() -> None:
     written = {
         (rule.host, rule.methods) for preset in PRESETS for rule in preset.rules if set(rule.methods) - set(READ)
     }
-    assert all(methods == ("POST",) for _, methods in written)
+    by_ssh = {(rule.host, rule.methods) for preset in PRESETS for rule in preset.rules if rule.ssh_user}
+    assert all(methods == ("POST",) for _, methods in written - by_ssh)
     assert [rule.host for rule in BY_PRESET["pip"].rules if rule.methods != READ] == []
 
 
@@ -70,6 +72,15 @@ def test_a_push_is_to_one_repository() -> None:
 
     assert paths == {"/Org/repo.git/git-receive-pack", "/Org/repo/git-receive-pack"}
     assert not any("receive-pack" in path for rule in expanded("github-read").rules for path in rule.paths)
+
+
+@pytest.mark.parametrize("host", ["github", "gitlab", "bitbucket"])
+def test_git_by_ssh_is_for_one_repository_and_pushes_where_its_name_says_so(host: str) -> None:
+    (reading,) = expanded(f"{host}-ssh Org/repo").rules
+    (pushing,) = expanded(f"{host}-ssh-push Org/repo").rules
+
+    assert reading.paths == pushing.paths == ("/Org/repo",)
+    assert (reading.methods, pushing.methods) == (GIT_READ, (*GIT_READ, *GIT_PUSH))
 
 
 @pytest.mark.parametrize("text", ["github-push", "github-push ../x", "github-push a b", "github-push a/**", "pip 3"])

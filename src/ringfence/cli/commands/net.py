@@ -93,7 +93,7 @@ def check(
         if judged.verdict is not Verdict.ALLOW and judged.allow_by:
             print(f"  to allow it: {visible(judged.allow_by)}")
         if judged.verdict is Verdict.ALLOW:
-            print(f"  {'looked into: the proxy ends TLS' if judged.inspect else 'passed on without looking into it'}")
+            print(f"  {'looked into: it ends at the proxy' if judged.inspect else 'passed on without looking into it'}")
     raise Finished(CODES[judged.verdict])
 
 

@@ -78,11 +78,11 @@ def build(view: View, stand_in: StandIn | None, descriptors: Descriptors) -> Lau
     for name, target in _DEVICE_LINKS:
         plan.step("link", f"/dev/{name}", target)
     plan.step("terminals", "/dev/pts")
-    ids = (str(uid), str(gid))
-    plan.step("tmpfs", "/dev/shm", _size(view, "/dev/shm"), "1777", *ids)
-    plan.step("tmpfs", "/tmp", _size(view, "/tmp"), "1777", *ids)
+    ids, outside = (str(uid), str(gid)), view.made_outside
+    plan.step("tmpfs", "/dev/shm", _size(view, "/dev/shm", outside), "1777", *ids)
+    plan.step("tmpfs", "/tmp", _size(view, "/tmp", outside), "1777", *ids)
     if view.home not in view.readable:
-        plan.step("tmpfs", view.home, _size(view, view.home), "0755", *ids)
+        plan.step("tmpfs", view.home, _size(view, view.home, outside), "0755", *ids)
     plan.step("dir", "/proc")
     plan.step("dir", QUEUES)
     plan.step("dir", "/run")
@@ -122,8 +122,8 @@ def captured_words(descriptors: Descriptors) -> tuple[str, ...]:
     return () if descriptors.keeper < 0 else ("captured", str(os.stat("/proc/self/ns/net").st_ino))
 
 
-def _size(view: View, path: str) -> str:
+def _size(view: View, path: str, made_outside: tuple[str, ...]) -> str:
     """How much a directory in memory may hold. What a name takes is counted for whoever makes it: where that is the
     guardian, which no limit of the box holds, their number is bounded too, to a quarter of that size at the most."""
-    names = f",nr_inodes={max(view.tmp_bytes // 4096, 1024)}" if path in view.made_outside else ""
+    names = f",nr_inodes={max(view.tmp_bytes // 4096, 1024)}" if path in made_outside else ""
     return f"{view.tmp_bytes}{names}"

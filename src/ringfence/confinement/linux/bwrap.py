@@ -5,6 +5,9 @@ take it longer than everything else together. So the launcher builds the new roo
 (`building`), with the kernel's calls directly, and bwrap binds it in one go. Run by root, the launcher also maps the
 workspace's owner, and leaves uid 0 before bwrap starts.
 
+`unshare` does without bwrap altogether, in less time. This one is for whoever names a bubblewrap, or asks for it
+because many more people have read its code.
+
 What this does not protect against: faults of the kernel behind the system calls that stay allowed; a file that the
 host replaces by rename, or creates, while the box runs, is not covered (covers are put on what is there at the
 start); a hard link that was made beforehand to a covered file.

@@ -12,7 +12,17 @@ import stat
 from functools import cache
 from typing import TYPE_CHECKING
 
-from ringfence.confinement.base import BUNDLE, ContainerFilter, How, Prepared, Trust, View
+from ringfence.confinement.base import (
+    BUNDLE,
+    KNOWN_HOSTS,
+    SSH_CONFIG,
+    SSH_SETTINGS,
+    ContainerFilter,
+    How,
+    Prepared,
+    Trust,
+    View,
+)
 from ringfence.confinement.linux import landlock, seccomp
 from ringfence.confinement.linux.host import GIT_ENVIRONMENT, synthetic_etc
 from ringfence.confinement.linux.inside import landlock_words
@@ -55,6 +65,7 @@ def build_container_view(
     texts = [(name, etc[name]) for name in names]
     if trust is not None:
         texts.append((BUNDLE.removeprefix("/etc/"), trust.bundle.decode("utf-8", errors="replace")))
+        texts += [(KNOWN_HOSTS, trust.known_hosts), (SSH_CONFIG, SSH_SETTINGS)] if trust.known_hosts else []
     view = View(
         uid=uid,
         gid=gid,

@@ -13,6 +13,8 @@ from ringfence.values.guarantee import Guarantee
 if TYPE_CHECKING:
     from ringfence.confinement.base import Layered, View
 
+_CHANGE = WRITE & ~MAKE
+
 
 def landlock_words(view: View, private: tuple[str, ...] = (QUEUES,)) -> tuple[str, ...]:
     """Read everywhere in the view, write where the grant says and in what the box has for itself, devices in /dev.
@@ -28,7 +30,7 @@ def landlock_words(view: View, private: tuple[str, ...] = (QUEUES,)) -> tuple[st
     kept = frozenset(view.made_outside)
     rules = [("/", READ), ("/dev", DEVICES), ("/proc", PROCESS)]
     for path in ("/dev/shm", "/tmp", view.home, *private, *view.writable):
-        rules.append((path, WRITE & ~MAKE if path in kept else WRITE))
+        rules.append((path, _CHANGE if path in kept else WRITE))
     window = [word for layered in view.layered for word in _handed_out(layered)]
     return (*window, *landlock.words(rules, version=landlock.abi(), tcp=False, scoped=False))
 

@@ -206,7 +206,6 @@ def rules(grant: Grant, view: View, owner: tuple[int, int] | None = None) -> tup
 
 
 def _words(grant: Grant, view: View) -> Iterator[str]:
-    numbers = MACHINES[os.uname().machine].numbers
     if grant.trace is Trace.FULL:
         yield "full"
     if grant.trace is Trace.OFF:
@@ -215,10 +214,7 @@ def _words(grant: Grant, view: View) -> Iterator[str]:
         yield from ("port", str(port))
     for root in shared_roots(grant):
         yield from ("root", root)
-    rows = watched(grant.trace, mediate_opens=grant.mediate_opens, named=bool(view.named))
-    for call, row in {row.call: row for row in rows}.items():
-        if call in numbers:
-            yield from ("call", str(numbers[call]), str(int(row.shape)), row.operation)
+    yield from _call_words(grant.trace, mediate_opens=grant.mediate_opens, named=bool(view.named))
     private = ("/tmp", "/var/tmp", *([view.home] if view.home not in view.readable else []))
     devices = tuple(f"/dev/{name}" for name in _DEVICES)
     for path in (*view.writable, *private, *devices):
@@ -236,13 +232,21 @@ def _words(grant: Grant, view: View) -> Iterator[str]:
     yield from _denied_words(grant)
 
 
+@cache
+def _call_words(trace: Trace, *, mediate_opens: bool, named: bool) -> tuple[str, ...]:
+    numbers = MACHINES[os.uname().machine].numbers
+    rows = {row.call: row for row in watched(trace, mediate_opens=mediate_opens, named=named)}
+    known = ((numbers[call], row) for call, row in rows.items() if call in numbers)
+    return tuple(word for at, row in known for word in ("call", str(at), str(int(row.shape)), row.operation))
+
+
 def _naming_words(grant: Grant, view: View) -> Iterator[str]:
     """Where the guardian makes names, and which ones it must not make or move."""
     for path in view.made_outside:
         yield from ("made", path)
     for each in view.unmade:
-        name = os.path.basename(each.below)
-        yield from ("cover", each.path, "unmade", str(each.device), str(each.inode), name, each.path)
+        path = each.path
+        yield from ("cover", path, "unmade", str(each.device), str(each.inode), os.path.basename(path), path)
     if view.named or grant.mediate_opens:
         for path in sorted(_fixed(view)):
             yield from ("fixed", path)

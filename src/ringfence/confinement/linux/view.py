@@ -8,7 +8,7 @@ import stat
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from ringfence.confinement.base import Layered, Prepared, Shared, Trust, View
+from ringfence.confinement.base import KNOWN_HOSTS, SSH_CONFIG, SSH_SETTINGS, Layered, Prepared, Shared, Trust, View
 from ringfence.confinement.linux.host import GIT_ENVIRONMENT, etc_view, synthetic_etc, system_view
 from ringfence.confinement.linux.masks import Masks, find_masks
 from ringfence.confinement.linux.own import own_code, own_notes
@@ -94,7 +94,8 @@ def build_view(
     )
     if trust is not None:
         files, replaced = trusting(view, trust)
-        view = replace(view, files=files, replaced=replaced)
+        known = ((KNOWN_HOSTS, trust.known_hosts), (SSH_CONFIG, SSH_SETTINGS)) if trust.known_hosts else ()
+        view = replace(view, files=files, replaced=replaced, texts=(*view.texts, *known))
     env = (("PATH", tools.path), *GIT_ENVIRONMENT.items())
     return Prepared(view, env, tuple(masks.shared), tuple(notes))
 

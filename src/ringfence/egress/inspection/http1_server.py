@@ -38,7 +38,7 @@ class Http1Upstream:
             connection = self._take()
             if connection is None:
                 connection = _Connection(await self._dial(), self._limits)
-            exchange = Http1Exchange(self, connection)
+            exchange = Http1Exchange(self, connection, head.method)
             await connection.send(_request(head, spelled, chunked=chunked), ended=ended)
         except BaseException:
             if connection is not None:
@@ -73,11 +73,18 @@ class _Connection:
         self.wire = wire
         self.used = False
         self.heard = False
-        self._http = h11.Connection(h11.CLIENT, max_incomplete_event_size=limits.sizes.head)
+        self._limits = limits
+        self._http = self._new()
+        self._counted: bool | None = None
+        """Whether the connection can go on after a body that was counted here; None if h11 reads the body."""
+
+    def _new(self) -> h11.Connection:
+        return h11.Connection(h11.CLIENT, max_incomplete_event_size=self._limits.sizes.head)
 
     @property
     def is_done(self) -> bool:
-        return self._http.our_state is h11.DONE and self._http.their_state is h11.DONE
+        over = self._http.their_state is h11.DONE if self._counted is None else self._counted
+        return self._http.our_state is h11.DONE and over
 
     @property
     def is_switching(self) -> bool:
@@ -88,7 +95,10 @@ class _Connection:
         return self._http.trailing_data[0]
 
     def start_next_cycle(self) -> None:
-        self._http.start_next_cycle()
+        if self._counted is None:
+            self._http.start_next_cycle()
+        else:
+            self._http, self._counted = self._new(), None
         self.used, self.heard = True, False
 
     async def send(self, event: h11.Event, *, ended: bool = False) -> None:
@@ -121,6 +131,23 @@ class _Connection:
                 raise self.failure("the server ended the connection")
             return event
 
+    async def counted(self, length: int, *, stays: bool) -> AsyncIterator[bytes]:
+        """A body of a known length: its bytes as they come, past h11, which copies each of them three times."""
+        self._counted = False
+        data, _ = self._http.trailing_data
+        while True:
+            if len(data) > length:
+                data = data[:length]
+                stays = False  # the server said more than it said it would
+            if data:
+                length -= len(data)
+                self._counted = stays and not length
+                yield data
+            if not length:
+                return
+            if not (data := await self.wire.read()):
+                raise self.failure("the server's answer broke off or is not HTTP")
+
     def failure(self, reason: str) -> ServerFailed:
         self.wire.abort()
         return ServerFailed(f"Ringfence: {reason}", said_nothing=self.used and not self.heard)
@@ -129,11 +156,14 @@ class _Connection:
 class Http1Exchange:
     """One request on one of them (`Outgoing`)."""
 
-    def __init__(self, upstream: Http1Upstream, connection: _Connection) -> None:
+    def __init__(self, upstream: Http1Upstream, connection: _Connection, method: str) -> None:
         self._upstream = upstream
+        self._method = method
         self._connection = connection
         self._trailers: Headers = ()
         self._released = False
+        self._length = 0
+        self._stays = False
         self.continued = False
 
     @property
@@ -158,10 +188,15 @@ class Http1Exchange:
                 self.continued = self.continued or event.status_code == 100
                 continue
             if isinstance(event, h11.Response | h11.InformationalResponse):
+                self._length, self._stays = _length(event, self._method), _stays(event)
                 return _answer(event)
             raise self._connection.failure("the server's answer is not HTTP")
 
     async def body(self) -> AsyncIterator[bytes]:
+        if self._length:
+            async for data in self._connection.counted(self._length, stays=self._stays):
+                yield data
+            return
         while True:
             event = await self._connection.next_event()
             if isinstance(event, h11.Data):
@@ -193,6 +228,19 @@ def _request(head: RequestHead, spelled: dict[bytes, bytes], *, chunked: bool) -
     if any(name == b"te" for name, _ in head.headers):  # it belongs to the connection, and has to say so
         headers.append((b"Connection", b"TE"))
     return h11.Request(method=head.method.encode(), target=head.path.encode(), headers=headers)
+
+
+def _length(event: h11.Response | h11.InformationalResponse, method: str) -> int:
+    """Of a body that is framed by its length alone; 0 if there is none, or another framing."""
+    if method in ("HEAD", "CONNECT") or event.status_code in (204, 304) or event.status_code < 200:
+        return 0
+    names = dict(event.headers)
+    return 0 if b"transfer-encoding" in names else int(names.get(b"content-length", 0))
+
+
+def _stays(event: h11.Response | h11.InformationalResponse) -> bool:
+    said = b",".join(value for name, value in event.headers if name == b"connection").lower()
+    return event.http_version == b"1.1" and b"close" not in [word.strip() for word in said.split(b",")]
 
 
 def _answer(event: h11.Response | h11.InformationalResponse) -> Answer:

@@ -13,7 +13,8 @@ from typing import Final
 
 from ringfence.egress.base import Stream
 
-_PIECE: Final = 64 * 1024
+_PIECE: Final = 256 * 1024
+_HELD_SECONDS: Final = 0.001
 _LINGER_SECONDS: Final = 2.0
 _LINGER_BYTES: Final = 4 * 1024 * 1024
 
@@ -25,6 +26,9 @@ class Wire:
         self._reader = stream.reader
         self._writer = stream.writer
         self._held = b""
+        self._late: asyncio.TimerHandle | None = None
+        # Else the next piece is read only once nearly all of the last one is gone.
+        self._writer.transport.set_write_buffer_limits(high=2 * _PIECE)
         self.touched_at = time.monotonic()
         """When something last moved."""
 
@@ -48,16 +52,20 @@ class Wire:
         return data
 
     def hold(self, data: bytes) -> None:
-        """Send it with what follows, or alone as soon as others have had their turn: a head and a short body are one
-        packet then, and nobody waits for a body that is not there yet."""
+        """Send it with what follows, or alone a moment later: a head and a short body are one packet then, and nobody
+        waits for a body that is not there yet. By a timer, which costs no turn of the loop where it is not needed."""
         self._held += data
-        asyncio.get_running_loop().call_soon(self._send_held)
+        if self._late is None:
+            self._late = asyncio.get_running_loop().call_later(_HELD_SECONDS, self._send_held)
 
     def _send_held(self) -> None:
         if self._held and not self._writer.is_closing():
             self.send(b"")
 
     def send(self, data: bytes) -> None:
+        if self._late is not None:
+            self._late.cancel()
+            self._late = None
         if self._held:
             data, self._held = self._held + data, b""
         if data:

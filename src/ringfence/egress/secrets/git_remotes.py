@@ -8,10 +8,9 @@ from collections.abc import Iterator
 from typing import Final
 
 from ringfence.values.hosts import BadHost, canonical_host
-from ringfence.values.network import NetworkGrant, NetworkRule, SecretGrant, SecretPlace, SecretStyle
+from ringfence.values.network import SSH_PORT, NetworkGrant, NetworkRule, SecretGrant, SecretPlace, SecretStyle
 
 _HTTPS: Final = 443
-_SSH: Final = 22
 _USERS: Final = {"gitlab.com": "oauth2", "bitbucket.org": "x-token-auth"}
 _USUAL_USER: Final = "x-access-token"
 """What GitHub takes beside a token; most others take any name."""
@@ -36,10 +35,10 @@ def git_variables(network: NetworkGrant, *, count: int = 0) -> Settings:
 
 def _settings(network: NetworkGrant) -> Iterator[tuple[str, str]]:
     by_https = dict.fromkeys(host for rule in network.rules if (host := _only_by_https(rule)))
-    by_ssh = {_name(rule.host) for rule in network.rules if rule.raw and _SSH in rule.ports}
+    by_ssh = {_name(rule.host) for rule in network.rules if (rule.raw or rule.ssh_user) and SSH_PORT in rule.ports}
     for host in by_https:
         if host in by_ssh:
-            continue  # a rule lets SSH itself pass
+            continue  # a rule lets SSH itself pass, or ends it
         for written in (f"git@{host}:", f"ssh://git@{host}/", f"ssh://git@{host}:22/"):
             yield f"url.https://{host}/.insteadOf", written
     told: set[str] = set()

@@ -17,6 +17,9 @@ class Supervision(Protocol):
         """A command begins, or a call of an interpreter: what comes from this job from now on is its own. What one in
         the background touches is besides in the records of the calls that end after it."""
 
+    def forget(self) -> None:
+        """Nothing that was seen so far belongs to a call that is yet to come."""
+
     def end(self, job: int) -> tuple[tuple[Violation, ...], Observed | None]:
         """What was refused to it, and what else was seen of it."""
 

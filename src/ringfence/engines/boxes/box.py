@@ -187,6 +187,8 @@ class HelperBox:
         self._commands.prepare_shell()
         if self._inside.setting.python is not None:
             await self._interpreters.warm()
+        if self._inside.results.supervision is not None:  # now, instead of when a call waits for it
+            self._inside.results.supervision.forget()
 
     async def close(self) -> None:
         """End everything; returns when nothing of it is left. From any loop, also when the box's own is gone."""

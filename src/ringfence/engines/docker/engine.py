@@ -161,7 +161,8 @@ class DockerEngine:
     async def _trust(self, grant: Grant) -> Trust | None:
         if grant.network is None or self._network is None or not grant.network.inspects:
             return None
-        return await aside(partial(make_trust, await self._network.authority()))
+        known = await self._network.known_hosts() if grant.network.ends_ssh else ""
+        return await aside(partial(make_trust, await self._network.authority(), known))
 
     async def _meet(self, daemon: Daemon) -> About:
         """What kind of daemon it is; the first time, what dead managers left there is removed."""

@@ -152,10 +152,12 @@ class NativeEngine:
             raise no_provider()
         if not grant.network.inspects:
             return None
+        # First, for the proxy is started by it, and loads what it needs for SSH only if the first box does.
+        known = await self._network.known_hosts() if grant.network.ends_ssh else ""
         authority = await self._network.authority()
         if self._trusted is None or self._trusted[0] != authority:
             self._trusted = authority, await aside(partial(make_trust, authority))
-        return self._trusted[1]
+        return replace(self._trusted[1], known_hosts=known)
 
     @asynccontextmanager
     async def _attaching(self, grant: Grant, around: NativeHost) -> AsyncIterator[asyncio.Task[BoxNetwork] | None]:

@@ -35,12 +35,17 @@ class NativeHost:
         self.configure = started.configure
         self.owner = started.owner
         self.keeper = None if started.keeper is None else Keeper(started.keeper)
-        self._rules: tuple[str, ...] | None = None
+        self._explainer: Explainer | None = None
+        self._rules: tuple[str, ...] = ()
 
     async def prepare(self) -> None:
-        """Find what the guardian has to be told; where opens are mediated, that is every denied file."""
-        if self._grant.mediate_opens:
-            self._rules = await aside(partial(notification_rules, self._grant, self._view, self.owner))
+        """While the wall is being built, find what the guardian has to be told, and what it will ask; where opens are
+        mediated, that is every denied file."""
+        if self._started.notify < 0:
+            return
+        rules = partial(notification_rules, self._grant, self._view, self.owner)
+        self._rules = await aside(rules) if self._grant.mediate_opens else rules()
+        self._explainer = Explainer(self._grant, self._view, () if self.keeper is None else self.keeper.ports)
 
     @property
     def descriptors(self) -> tuple[int, ...]:
@@ -61,12 +66,10 @@ class NativeHost:
         reads = self._grant.trace is Trace.FULL
         quiet = self._grant.trace is Trace.OFF and not self._grant.mediate_opens
         shared = () if self._grant.shadow is not None else tuple(map(os.fspath, self._grant.writable_roots))
-        explainer = Explainer(self._grant, self._view, () if self.keeper is None else self.keeper.ports)
-        supervisor = Supervisor(self._started.lifeline, explainer, reads=reads, roots=shared, quiet=quiet)
-        rules = self._rules
-        if rules is None:
-            rules = notification_rules(self._grant, self._view, self.owner)
-        supervisor.attach(listener, rules)
+        if self._explainer is None:
+            raise AssertionError("supervise() before prepare(), or without a filter that stops calls")
+        supervisor = Supervisor(self._started.lifeline, self._explainer, reads=reads, roots=shared, quiet=quiet)
+        supervisor.attach(listener, self._rules)
         return supervisor
 
     def kill(self, first_pid: int) -> None:

@@ -159,6 +159,8 @@ def _kept(descriptor: int, keep: ExitStack) -> int:
 def _plan(launch: Launch, prepared: Prepared, holder: ResourceController, lifeline: int) -> Iterable[str]:
     """The guardian's duties, then the way into the wall."""
     yield from ("lifeline", str(lifeline))
+    if launch.is_first:
+        yield "first"
     for shared in prepared.shared:
         yield from ("lock", str(shared.lock))
         for below in shared.placeholders:

@@ -62,6 +62,12 @@ class Supervisor:
         self._beside = Seen()
         """What is done by others: those whose call is over, and whoever has spoilt the number that it carries."""
         self._ring: mmap.mmap | None = None
+        self._written = 0
+        """Up to where the guardian's words have been read."""
+        self._asked = 0
+        """How often it has asked."""
+        self._forgotten = (0, 0, 0)
+        """What it had told, asked and dropped when it was last made to forget."""
         self._dropped = 0
         """What the guardian has said so far that it could not tell; it only counts on, so that nothing said meanwhile
         is lost."""
@@ -86,10 +92,18 @@ class Supervisor:
             self._background.add(job)
         else:
             self._background.discard(job)
+        self.forget()
+
+    def forget(self) -> None:
+        """Have the guardian tell again what it has told once; where it has told nothing since the last time there is
+        nothing to forget, and nobody is woken."""
         self.drain()
         self._read_ring()
-        with suppress(OSError):
-            self._lifeline.send(_HEAD.pack(VERSION, MessageKind.FORGET, 0, 0))
+        known = (self._written, self._asked, self._dropped)
+        if known != self._forgotten:
+            self._forgotten = known
+            with suppress(OSError):
+                self._lifeline.send(_HEAD.pack(VERSION, MessageKind.FORGET, 0, 0))
 
     def end(self, job: int) -> tuple[tuple[Violation, ...], Observed | None]:
         """What was seen of it. Whatever the guardian saw before the command's end has been said by then.
@@ -143,6 +157,7 @@ class Supervisor:
             self._dropped = dropped
             for seen in (self._beside, *self._seen.values()):
                 seen.is_complete = False
+        self._written = written
         struct.pack_into("=Q", self._ring, 8, written)
 
     def _of(self, job: int) -> Seen:
@@ -167,6 +182,7 @@ class Supervisor:
         words = [os.fsdecode(word) for word in packet[_HEAD.size :].split(b"\0")]
         if version != VERSION or kind != MessageKind.ASKED or len(words) != _QUESTION_WORDS:
             return True
+        self._asked += 1
         operation, one, two, is_vain, *states, _ = words
         error, is_fine = self._judged(job, operation, one, two)
         if is_fine and operation != "connect" and not is_vain:

@@ -1,0 +1,1 @@
+"""Git by SSH: ended at the proxy, judged by service and repository, carried on with a key that stays outside."""

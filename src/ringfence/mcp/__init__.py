@@ -1,0 +1,1 @@
+"""`ringfence mcp`: the sandbox as tools of the Model Context Protocol. Translates; judges and runs nothing itself."""
