@@ -41,6 +41,7 @@ bench: setup ## measure what the walls cost; CHART=docs/bench.png draws the pict
 	@$(PYTHON) -m benchmarks.explaining
 	@$(PYTHON) -m benchmarks.shadow
 	@$(PYTHON) -m benchmarks.snapshots
+	@$(PYTHON) -m benchmarks.keeper
 	@$(PYTHON) -m benchmarks.egress
 	@$(PYTHON) -m benchmarks.egress_inspect
 	@if [ -n "$$DOCKER_HOST" ]; then $(PYTHON) -m benchmarks.docker; else echo "left out: Docker (set DOCKER_HOST)"; fi

@@ -1,4 +1,5 @@
-"""Build hooks: native/*.c becomes one static program, src/ringfence/_native/ringfence-box; README.md becomes metadata.
+"""Build hooks: native/*.c becomes a static program, src/ringfence/_native/ringfence-box, native/front/*.c another, the
+script `ringfence`; README.md becomes metadata.
 
 The helper is linked statically, because it also runs inside boxes (Docker images, gVisor) that hold no C library of
 ours. The first toolchain wins that really links a static program against the kernel's headers, in this order:
@@ -11,6 +12,9 @@ A static program needs nothing of the system that it runs on, so the wheel is on
 
 A failed compile fails the build, with the compiler's own words: a package that lacks the helper could run nothing.
 Platforms other than Linux build nothing.
+
+Where the front is built, the console script that the installer writes is called `ringfence-python`: its first line is
+how the front finds the interpreter of its environment. Elsewhere the console script is `ringfence` itself.
 """
 
 import functools
@@ -31,6 +35,12 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 from hatchling.metadata.plugin.interface import MetadataHookInterface
 
 HELPER = Path("src/ringfence/_native/ringfence-box")
+FRONT = Path("src/ringfence/_native/ringfence")
+
+# Which sources become which program.
+PROGRAMS = {HELPER: "native", FRONT: "native/front"}
+
+ENTRY_POINT = "ringfence.cli.app:main"
 
 # Pinned: what compiles the helper is part of what is trusted.
 ZIG_REQUIREMENT = "ziglang==0.15.2"
@@ -190,7 +200,8 @@ class HelperBuildHook(BuildHookInterface[BuilderConfig]):
         return [ZIG_REQUIREMENT] if machine_asked_for() or toolchain_of_this_machine() is None else []
 
     def clean(self, versions: list[str]) -> None:
-        Path(self.root, HELPER).unlink(missing_ok=True)
+        for program in PROGRAMS:
+            Path(self.root, program).unlink(missing_ok=True)
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         if not helper_is_wanted():
@@ -200,30 +211,32 @@ class HelperBuildHook(BuildHookInterface[BuilderConfig]):
             return
         self._compile()
         build_data["artifacts"].append(f"/{HELPER}")  # git ignores it, hence hatchling would
+        build_data["shared_scripts"][str(FRONT)] = "ringfence"
         build_data["pure_python"] = False
         build_data["tag"] = wheel_tag(machine_asked_for() or platform.machine())
 
     def _compile(self) -> None:
-        sources = sorted(Path(self.root, "native").glob("*.c"))
-        target = Path(self.root, HELPER)
-        target.parent.mkdir(exist_ok=True)
         try:
-            if not sources:
-                raise CompileError("there is no native/*.c")
             if (machine := machine_asked_for()) is not None:
                 toolchain = toolchain_from_pypi(machine)
             else:
                 toolchain = toolchain_of_this_machine() or toolchain_from_pypi(platform.machine())
-            toolchain.build(sources, target)
+            for program, directory in PROGRAMS.items():
+                target = Path(self.root, program)
+                target.parent.mkdir(exist_ok=True)
+                if not (sources := sorted(Path(self.root, directory).glob("*.c"))):
+                    raise CompileError(f"there is no {directory}/*.c")
+                toolchain.build(sources, target)
+                self.app.display_info(f"built {program} with {toolchain.command[0]}")
         except CompileError as error:
             self.app.abort(f"cannot build the native helper:\n{error}")
-        self.app.display_info(f"built {HELPER} with {toolchain.command[0]}")
 
 
-class ReadmeHook(MetadataHookInterface):
-    """README.md for an index, which has none of the files that its links name."""
+class ProjectHook(MetadataHookInterface):
+    """The console script's name, and README.md for an index, which has none of the files that its links name."""
 
     def update(self, metadata: dict[str, Any]) -> None:
+        metadata["scripts"] = {"ringfence-python" if helper_is_wanted() else "ringfence": ENTRY_POINT}
         text = Path(self.root, "README.md").read_text(encoding="utf-8")
         source = metadata.get("urls", {}).get("Source")
         metadata["readme"] = {"content-type": "text/markdown", "text": readme_for_an_index(text, source)}

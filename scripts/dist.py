@@ -31,6 +31,7 @@ DIST = ROOT / "dist"
 # e_machine of an ELF file
 ELF_MACHINES = {"x86_64": 62, "aarch64": 183}
 HELPER = "ringfence/_native/ringfence-box"
+FRONT = "scripts/ringfence"
 # What comes from outside of src/.
 ADDED = {
     HELPER,
@@ -149,11 +150,15 @@ def check_wheel(wheel: Path, machine: str, libc: str, package: set[str]) -> None
         names = set(archive.namelist())
         (info,) = {name.partition("/")[0] for name in names if ".dist-info/" in name}
         own = {name for name in names if not name.startswith(f"{info}/")}
-        if own != package | ADDED:
-            raise Fault(f"{wheel.name}: too many or missing: {', '.join(sorted(own ^ (package | ADDED))[:10])}")
-        check_helper(wheel, archive.read(HELPER), machine)
-        if not archive.getinfo(HELPER).external_attr >> 16 & 0o111:
-            raise Fault(f"{wheel.name}: the helper is not executable")
+        front = f"{info.removesuffix('.dist-info')}.data/{FRONT}"
+        if own != (expected := package | ADDED | {front}):
+            raise Fault(f"{wheel.name}: too many or missing: {', '.join(sorted(own ^ expected)[:10])}")
+        for program in (HELPER, front):
+            check_program(wheel, program, archive.read(program), machine)
+            if not archive.getinfo(program).external_attr >> 16 & 0o111:
+                raise Fault(f"{wheel.name}: {program} is not executable")
+        if b"ringfence-python" not in archive.read(f"{info}/entry_points.txt"):
+            raise Fault(f"{wheel.name}: no ringfence-python, by which {front} finds its interpreter")
         tags = BytesParser().parsebytes(archive.read(f"{info}/WHEEL")).get_all("Tag", [])
         if set(tags) != {f"py3-none-{system}_{machine}" for system in SYSTEMS[libc]}:
             raise Fault(f"{wheel.name}: its tags are {', '.join(tags)}")
@@ -167,15 +172,15 @@ def check_wheel(wheel: Path, machine: str, libc: str, package: set[str]) -> None
             raise Fault(f"{wheel.name}: its readme has a link to a file that an index does not have")
 
 
-def check_helper(wheel: Path, data: bytes, machine: str) -> None:
+def check_program(wheel: Path, name: str, data: bytes, machine: str) -> None:
     """An ELF program for that machine, of 64 bits, which names no interpreter: it is static."""
     if data[:6] != b"\x7fELF\x02\x01" or struct.unpack_from("<H", data, 18)[0] != ELF_MACHINES[machine]:
-        raise Fault(f"{wheel.name}: the helper is no program for {machine}")
+        raise Fault(f"{wheel.name}: {name} is no program for {machine}")
     (offset,) = struct.unpack_from("<Q", data, 32)
     size, count = struct.unpack_from("<HH", data, 54)
     interpreter = 3
     if interpreter in {struct.unpack_from("<I", data, offset + number * size)[0] for number in range(count)}:
-        raise Fault(f"{wheel.name}: the helper is linked dynamically")
+        raise Fault(f"{wheel.name}: {name} is linked dynamically")
 
 
 def audit(wheel: Path) -> None:

@@ -75,7 +75,7 @@ fingerprint() {
     {
         pwd
         echo "${RINGFENCE_PYTHON-}"
-        cat pyproject.toml "$(lock "$1")" hatch_build.py scripts/setup.sh native/* 2>/dev/null || true
+        cat pyproject.toml "$(lock "$1")" hatch_build.py scripts/setup.sh native/* native/front/* 2>/dev/null || true
     } | sha256sum
 }
 

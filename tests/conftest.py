@@ -31,6 +31,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     leaks.adopt_orphans()
+    os.environ["RINGFENCE_KEEPER"] = "off"  # it would outlive the test; those about keepers switch it on for themselves
     # No database: whoever runs the suite may not be allowed to write to the checkout. No deadline: machines differ.
     hypothesis.settings.register_profile("ringfence", database=None, deadline=None)
     hypothesis.settings.load_profile("ringfence")

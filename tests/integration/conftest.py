@@ -14,8 +14,8 @@ import pytest
 import ringfence
 from tests.integration.stage import SECRET, SYSTEM_PATH, Place
 
-_OF_THE_MACHINE = {"RINGFENCE_RUNSC_PATH"}
-"""Says where its gVisor is, and is no setting of a person."""
+_OF_THE_MACHINE = {"RINGFENCE_RUNSC_PATH", "RINGFENCE_KEEPER"}
+"""Where its gVisor is, and that no test starts a keeper by the way: no settings of a person."""
 
 
 @pytest.fixture

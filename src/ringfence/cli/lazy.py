@@ -1,5 +1,6 @@
 """Loads a command when it is called, so that `--help`, completion and one command do not wait for all the others."""
 
+from functools import cache
 from importlib import import_module
 from inspect import signature
 from typing import Any
@@ -35,6 +36,7 @@ class LazyGroup(TyperGroup):
         return super().resolve_command(ctx, args)
 
 
+@cache
 def load(name: str) -> Any:
     """A command with all its options."""
     found = getattr(import_module(f"ringfence.cli.commands.{name}"), name)

@@ -13,6 +13,7 @@ COMMANDS: dict[str, str] = {
     "net": "What a box may reach, what was reached, and which policy would allow it.",
     "config": "Show the settings in force, and where each comes from.",
     "pool": "Show the pools of boxes that processes of yours keep ready.",
+    "keeper": "Show or stop the process that holds the command line ready.",
     "image": "Build, list and check images for containers.",
     "violations": "Show what was refused: by type, by severity, and the last ones.",
     "audit": "Read, search and verify the journal of what was run.",
