@@ -13,6 +13,7 @@ from typing import Any
 import hypothesis
 import pytest
 
+from ringfence.deferred import load
 from ringfence.manager.portal import portal
 from ringfence.policy.environment import flag, lookup
 from tests.support import leaks
@@ -31,6 +32,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     leaks.adopt_orphans()
+    load("ringfence.errors")  # it keeps a descriptor from the first time on, which no test has left behind
     os.environ["RINGFENCE_KEEPER"] = "off"  # it would outlive the test; those about keepers switch it on for themselves
     # No database: whoever runs the suite may not be allowed to write to the checkout. No deadline: machines differ.
     hypothesis.settings.register_profile("ringfence", database=None, deadline=None)

@@ -12,6 +12,8 @@ from the start, and so is everything on a Python that this was not tried on.
 
 import sys
 
+from ringfence.deferred import load
+
 TYPE_CHECKING = False  # without `typing`, which costs more than all of this
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -68,7 +70,7 @@ class _Lazy:
     def complete(self) -> "Any":
         """The same class by the standard decorator, which all but `__init__` is taken from."""
         if self.twin is None:
-            import dataclasses
+            dataclasses = load("dataclasses")
 
             body = {name: _standard(value) for name, value in self.body.items()}
             twin = type(self.cls)(self.cls.__name__, self.cls.__bases__, body)
@@ -156,7 +158,7 @@ class _Lazy:
 
 
 def _standard(value: "Any") -> "Any":
-    import dataclasses
+    dataclasses = load("dataclasses")
 
     return dataclasses.field(**value.words) if isinstance(value, _Given) else value
 
@@ -186,7 +188,7 @@ class _Signature:
     def __get__(self, value: "Any", owner: type) -> "Any":
         if owner is not self.lazy.cls or value is not None:
             raise AttributeError("__signature__")
-        import inspect
+        inspect = load("inspect")
 
         return inspect.signature(self.lazy.complete())
 
@@ -255,12 +257,12 @@ def _lazily(cls: type, words: "dict[str, Any]") -> type:
 
 
 def _at_once(cls: type, body: "dict[str, Any]", words: "dict[str, Any]") -> type:
-    import dataclasses
+    dataclasses = load("dataclasses")
 
     for name, value in body.items():
         if isinstance(value, _Given):
             setattr(cls, name, _standard(value))
-    return dataclasses.dataclass(**words)(cls)
+    return dataclasses.dataclass(**words)(cls)  # type: ignore[no-any-return]  # a class
 
 
 def _add_methods(body: "dict[str, Any]", lazy: _Lazy) -> None:
@@ -330,18 +332,14 @@ def _freeze(body: "dict[str, Any]", lazy: _Lazy) -> None:
 
 
 def _refuse(why: str) -> None:
-    from dataclasses import FrozenInstanceError
-
-    raise FrozenInstanceError(why)
+    raise load("dataclasses").FrozenInstanceError(why)
 
 
 def field_names(kind: type) -> "tuple[str, ...]":
     """The names of its fields, in order: all that is wanted of `dataclasses.fields` as a rule."""
     lazy = kind.__dict__.get("__lazy__")
     if lazy is None:
-        from dataclasses import fields
-
-        return tuple(each.name for each in fields(kind))
+        return tuple(each.name for each in load("dataclasses").fields(kind))
     return tuple(lazy.fields)
 
 
@@ -362,9 +360,7 @@ if not TYPE_CHECKING:
             """As `dataclasses.replace`."""
             lazy = getattr(type(value), "__lazy__", None)
             if lazy is None:
-                from dataclasses import replace as standard
-
-                return standard(value, **changes)
+                return load("dataclasses").replace(value, **changes)
             for name, each in lazy.fields.items():
                 if not each.has_init:
                     if name in changes:
