@@ -4,6 +4,7 @@ import os
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -76,3 +77,16 @@ def test_every_file_that_the_readme_names_exists() -> None:
 
     assert len(links) > 10
     assert [link for link in links if not (ROOT / link).exists()] == []
+
+
+def test_the_readme_gives_the_reason_of_every_dependency() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    wanted = [
+        *project["dependencies"],
+        *(each for extra in project["optional-dependencies"].values() for each in extra),
+    ]
+    names = {re.match(r"[\w-]+", each)[0] for each in wanted}  # type: ignore[index]  # each begins with a name
+    said = PAGE.partition("## Dependencies, and why")[2].partition("\n## ")[0]
+
+    missing = {name for name in names if f"`{name}`" not in said and not name.startswith("tree-sitter-")}
+    assert missing == set()
