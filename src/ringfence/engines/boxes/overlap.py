@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from ringfence.dataclass import dataclass
 from ringfence.engines.boxes.standing import Standing, could_use
+from ringfence.errors import Internal
 
 if TYPE_CHECKING:
     from ringfence.engines.boxes.control import Control, Job
@@ -83,9 +84,11 @@ class Running:
         self._members.discard(member)
 
     async def measure(self, member: Member) -> Measured | None:
-        """What it uses by itself; None if that is not known, because it has just ended."""
+        """What it uses by itself; None if that is not known, because it or the box has just ended."""
         try:
             reply = await asyncio.wait_for(self._control.measure(member.job), _ANSWER_SECONDS)
+        except Internal:
+            return None  # whoever waits for the command is told
         except (asyncio.CancelledError, TimeoutError):
             task = asyncio.current_task()
             if task is not None and task.cancelling():
