@@ -54,12 +54,15 @@ def run_client(net: Internet, client: Client, network: dict[str, object], *befor
 
 def bring_newer_node(workspace: Path) -> None:
     """The newest one, by npm from the registry that the machine's own client uses."""
-    if (workspace / "newer").exists():
-        return
-    npm = shutil.which("npm")
+    npm, place = shutil.which("npm"), workspace / "newer"
     if npm is None:
         pytest.skip("there is no npm here to bring a newer node")
-    words = (npm, "install", "--no-audit", "--no-fund", "--prefix", str(workspace / "newer"), "node@latest")
+    if (place / "node_modules/node/bin/node").exists():
+        return
+    if place.exists():
+        pytest.skip("npm has not brought a newer node")
+    place.mkdir()
+    words = (npm, "install", "--no-audit", "--no-fund", "--prefix", str(place), "node@latest")
     done = subprocess.run(words, capture_output=True, text=True, timeout=300, check=False)
     if done.returncode != 0:
         pytest.skip(f"npm does not bring a newer node here: {done.stderr[-200:]}")

@@ -17,7 +17,7 @@ from tests.support.git_server import run_git
 from tests.support.internet import HOSTS, Answer, Internet, internet
 from tests.support.ssh_git_server import CHANGED, KNOWN, UNKNOWN
 
-pytest.importorskip("asyncssh", reason="the extra `ssh` is not installed")
+asyncssh = pytest.importorskip("asyncssh", reason="the extra `ssh` is not installed")
 READ: Final = {"host": KNOWN, "ssh": "read", "paths": ["/org/first"]}
 PUSH: Final = {"host": KNOWN, "ssh": "push", "paths": ["/org/*"]}
 COMMIT: Final = "git -c user.name=A -c user.email=a@example.com commit -q --allow-empty -m"
@@ -203,14 +203,8 @@ def test_a_server_that_is_not_the_one_that_is_known_is_refused(net: Internet, ho
     refused = net.run(f"git clone -q git@{host}:org/first no", network)
     seen = len(asked_of_server(net))
     kept = "".join(line for line in text.splitlines(keepends=True) if not line.startswith(host))
-    public = subprocess.run(
-        ("ssh-keygen", "-y", "-f", str(net.root / f"{host}.ssh")),
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=30,
-    )
-    known.write_text(f"{kept}{host} {public.stdout}")
+    public = asyncssh.read_private_key(net.root / f"{host}.ssh").export_public_key().decode()
+    known.write_text(f"{kept}{host} {public}")
     try:
         trusted = net.run(f"rm -rf yes; git clone -q git@{host}:org/first yes && rm -r yes", network)
     finally:
@@ -224,10 +218,12 @@ def test_a_server_that_is_not_the_one_that_is_known_is_refused(net: Internet, ho
 
 
 def test_a_key_that_the_server_does_not_take_is_said(net: Internet) -> None:
-    other = net.root / "other_key"
-    subprocess.run(("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(other)), check=True, timeout=30)
-    locked = net.root / "locked_key"
-    subprocess.run(("ssh-keygen", "-q", "-t", "ed25519", "-N", "hidden", "-f", str(locked)), check=True, timeout=30)
+    other, locked = net.root / "other_key", net.root / "locked_key"
+    key = asyncssh.generate_private_key("ssh-ed25519")  # `ssh-keygen` wants a user who has a name
+    key.write_private_key(other)
+    key.write_private_key(locked, "pkcs8-pem", passphrase="hidden")
+    for path in (other, locked):
+        path.chmod(0o600)
     clone = f"git clone -q git@{KNOWN}:org/first no"
 
     refused = net.run(clone, {"allow": [READ], "secrets": [f"GIT_KEY=file:{other}@{KNOWN};places=ssh"]})
