@@ -111,12 +111,12 @@ def kill_many(place: Path) -> Counter[str]:
     version, old = 1, new
     new = work_in(shadow, version)
     for _ in range(4 * KILLS):
-        if said["killed"] == KILLS:
+        if said["killed"] >= KILLS and said["finished"] and said["undone"]:
             break
         is_killed = killed_commit(shadow, dice.random() * whole_seconds)
         said["killed"] += is_killed
-        if not is_killed:  # it was over before: the machine is quicker than it was, so aim a little earlier
-            whole_seconds *= 0.95
+        # Over before it was killed: the machine is quicker than it was, so aim a little earlier; else a little later.
+        whole_seconds *= 1.02 if is_killed else 0.9
         recovered = recover(store)
         now = look(project)
         assert now in (old, new), "a mixture"
@@ -138,4 +138,4 @@ def test_a_commit_of_a_thousand_files_killed_anywhere_is_old_or_new_afterwards(u
     with a_place(user) as place:
         said = as_user(user, lambda: kill_many(place))
 
-    assert said["finished"] and said["undone"] and said["killed"] == KILLS, said
+    assert said["finished"] and said["undone"] and said["killed"] >= KILLS, said
