@@ -58,8 +58,13 @@ if TYPE_CHECKING:
     from ringfence.pool.plan import PoolConfig
     from ringfence.pool.state import Phase, PoolState, SessionState
     from ringfence.tools.bash import BashTool
-    from ringfence.tools.files import FileEditTool, FileReadTool, FileWriteTool, SearchTool
+    from ringfence.tools.editing import FileEditTool
+    from ringfence.tools.files import FileReadTool, FileWriteTool
     from ringfence.tools.run_code import RunCodeTool
+    from ringfence.tools.searching import FileListTool, SearchTool
+    from ringfence.tools.world.answers import ToolAnswer
+    from ringfence.tools.world.base import ToolSpec, WorldTool
+    from ringfence.tools.world.interface import WorldInterface
     from ringfence.values.annotate import annotate
     from ringfence.values.change import (
         Change,
@@ -170,6 +175,7 @@ __all__ = [
     "FileError",
     "FileHunks",
     "FileKind",
+    "FileListTool",
     "FileReadTool",
     "FileStat",
     "FileState",
@@ -273,6 +279,8 @@ __all__ = [
     "TerminalConfirmationService",
     "TimedOut",
     "Timeout",
+    "ToolAnswer",
+    "ToolSpec",
     "Touched",
     "Trace",
     "Unpacked",
@@ -284,6 +292,8 @@ __all__ = [
     "ViolationType",
     "Wall",
     "Workspaces",
+    "WorldInterface",
+    "WorldTool",
     "WrongType",
     "annotate",
     "assess",
@@ -332,10 +342,11 @@ _HOME = {
     "Event": "ringfence.audit.events",
     "ExecutionRequest": "ringfence.values.execution",
     "Exited": "ringfence.values.outcome",
-    "FileEditTool": "ringfence.tools.files",
+    "FileEditTool": "ringfence.tools.editing",
     "FileError": "ringfence.errors",
     "FileHunks": "ringfence.values.change",
     "FileKind": "ringfence.values.files",
+    "FileListTool": "ringfence.tools.searching",
     "FileReadTool": "ringfence.tools.files",
     "FileStat": "ringfence.values.files",
     "FileState": "ringfence.values.outcome",
@@ -417,7 +428,7 @@ _HOME = {
     "SandboxOptions": "ringfence.manager.options",
     "SandboxPool": "ringfence.manager.pooling",
     "SandboxType": "ringfence.values.sandbox_type",
-    "SearchTool": "ringfence.tools.files",
+    "SearchTool": "ringfence.tools.searching",
     "SecretGrant": "ringfence.values.network",
     "SecretPlace": "ringfence.values.network",
     "SecretStyle": "ringfence.values.network",
@@ -439,6 +450,8 @@ _HOME = {
     "TerminalConfirmationService": "ringfence.approvals.terminal",
     "TimedOut": "ringfence.values.outcome",
     "Timeout": "ringfence.errors",
+    "ToolAnswer": "ringfence.tools.world.answers",
+    "ToolSpec": "ringfence.tools.world.base",
     "Touched": "ringfence.values.outcome",
     "Trace": "ringfence.values.grant",
     "Unpacked": "ringfence.workspace.archives.base",
@@ -450,6 +463,8 @@ _HOME = {
     "ViolationType": "ringfence.values.violation",
     "Wall": "ringfence.values.guarantee",
     "Workspaces": "ringfence.manager.threaded",
+    "WorldInterface": "ringfence.tools.world.interface",
+    "WorldTool": "ringfence.tools.world.base",
     "WrongType": "ringfence.errors",
     "annotate": "ringfence.values.annotate",
     "assess": "ringfence.policy.risk.assess",
