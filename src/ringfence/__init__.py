@@ -62,8 +62,8 @@ if TYPE_CHECKING:
     from ringfence.tools.files import FileReadTool, FileWriteTool
     from ringfence.tools.run_code import RunCodeTool
     from ringfence.tools.searching import FileListTool, SearchTool
-    from ringfence.tools.world.answers import ToolAnswer
-    from ringfence.tools.world.base import ToolSpec, WorldTool
+    from ringfence.tools.world.answers import Picture, ToolAnswer
+    from ringfence.tools.world.base import Place, ToolSpec, WorldTool
     from ringfence.tools.world.interface import WorldInterface
     from ringfence.values.annotate import annotate
     from ringfence.values.change import (
@@ -223,6 +223,8 @@ __all__ = [
     "PathTraversalError",
     "PermissionDenied",
     "Phase",
+    "Picture",
+    "Place",
     "PolicyEngine",
     "PoolConfig",
     "PoolExhausted",
@@ -394,6 +396,8 @@ _HOME = {
     "PathTraversalError": "ringfence.errors",
     "PermissionDenied": "ringfence.errors",
     "Phase": "ringfence.pool.state",
+    "Picture": "ringfence.tools.world.answers",
+    "Place": "ringfence.tools.world.base",
     "PolicyEngine": "ringfence.manager.policing",
     "PoolConfig": "ringfence.pool.plan",
     "PoolExhausted": "ringfence.errors",

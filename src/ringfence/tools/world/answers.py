@@ -42,6 +42,8 @@ Values = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Picture:
+    """A picture of an answer: a figure that code drew, or a file."""
+
     mime_type: str
     data: bytes = field(repr=False)
 
