@@ -58,8 +58,13 @@ if TYPE_CHECKING:
     from ringfence.pool.plan import PoolConfig
     from ringfence.pool.state import Phase, PoolState, SessionState
     from ringfence.tools.bash import BashTool
-    from ringfence.tools.files import FileEditTool, FileReadTool, FileWriteTool, SearchTool
+    from ringfence.tools.editing import FileEditTool
+    from ringfence.tools.files import FileReadTool, FileWriteTool
     from ringfence.tools.run_code import RunCodeTool
+    from ringfence.tools.searching import FileListTool, SearchTool
+    from ringfence.tools.world.answers import Picture, ToolAnswer
+    from ringfence.tools.world.base import Place, ToolSpec, WorldTool
+    from ringfence.tools.world.interface import WorldInterface
     from ringfence.values.annotate import annotate
     from ringfence.values.change import (
         Change,
@@ -170,6 +175,7 @@ __all__ = [
     "FileError",
     "FileHunks",
     "FileKind",
+    "FileListTool",
     "FileReadTool",
     "FileStat",
     "FileState",
@@ -217,6 +223,8 @@ __all__ = [
     "PathTraversalError",
     "PermissionDenied",
     "Phase",
+    "Picture",
+    "Place",
     "PolicyEngine",
     "PoolConfig",
     "PoolExhausted",
@@ -273,6 +281,8 @@ __all__ = [
     "TerminalConfirmationService",
     "TimedOut",
     "Timeout",
+    "ToolAnswer",
+    "ToolSpec",
     "Touched",
     "Trace",
     "Unpacked",
@@ -284,6 +294,8 @@ __all__ = [
     "ViolationType",
     "Wall",
     "Workspaces",
+    "WorldInterface",
+    "WorldTool",
     "WrongType",
     "annotate",
     "assess",
@@ -332,10 +344,11 @@ _HOME = {
     "Event": "ringfence.audit.events",
     "ExecutionRequest": "ringfence.values.execution",
     "Exited": "ringfence.values.outcome",
-    "FileEditTool": "ringfence.tools.files",
+    "FileEditTool": "ringfence.tools.editing",
     "FileError": "ringfence.errors",
     "FileHunks": "ringfence.values.change",
     "FileKind": "ringfence.values.files",
+    "FileListTool": "ringfence.tools.searching",
     "FileReadTool": "ringfence.tools.files",
     "FileStat": "ringfence.values.files",
     "FileState": "ringfence.values.outcome",
@@ -383,6 +396,8 @@ _HOME = {
     "PathTraversalError": "ringfence.errors",
     "PermissionDenied": "ringfence.errors",
     "Phase": "ringfence.pool.state",
+    "Picture": "ringfence.tools.world.answers",
+    "Place": "ringfence.tools.world.base",
     "PolicyEngine": "ringfence.manager.policing",
     "PoolConfig": "ringfence.pool.plan",
     "PoolExhausted": "ringfence.errors",
@@ -417,7 +432,7 @@ _HOME = {
     "SandboxOptions": "ringfence.manager.options",
     "SandboxPool": "ringfence.manager.pooling",
     "SandboxType": "ringfence.values.sandbox_type",
-    "SearchTool": "ringfence.tools.files",
+    "SearchTool": "ringfence.tools.searching",
     "SecretGrant": "ringfence.values.network",
     "SecretPlace": "ringfence.values.network",
     "SecretStyle": "ringfence.values.network",
@@ -439,6 +454,8 @@ _HOME = {
     "TerminalConfirmationService": "ringfence.approvals.terminal",
     "TimedOut": "ringfence.values.outcome",
     "Timeout": "ringfence.errors",
+    "ToolAnswer": "ringfence.tools.world.answers",
+    "ToolSpec": "ringfence.tools.world.base",
     "Touched": "ringfence.values.outcome",
     "Trace": "ringfence.values.grant",
     "Unpacked": "ringfence.workspace.archives.base",
@@ -450,6 +467,8 @@ _HOME = {
     "ViolationType": "ringfence.values.violation",
     "Wall": "ringfence.values.guarantee",
     "Workspaces": "ringfence.manager.threaded",
+    "WorldInterface": "ringfence.tools.world.interface",
+    "WorldTool": "ringfence.tools.world.base",
     "WrongType": "ringfence.errors",
     "annotate": "ringfence.values.annotate",
     "assess": "ringfence.policy.risk.assess",

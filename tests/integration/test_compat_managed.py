@@ -22,7 +22,8 @@ from ringfence.compat.managed import (
     SandboxConfig,
     SandboxManager,
 )
-from ringfence.tools.files import FileReadTool, FileWriteTool, SearchTool
+from ringfence.tools.files import FileReadTool, FileWriteTool
+from ringfence.tools.searching import SearchTool
 from tests.integration.stage import Place
 from tests.support.questions import FakeConfirmationService
 

@@ -50,7 +50,9 @@ PAIRS = [
     (sync.FileReadTool, ringfence.FileReadTool),
     (sync.FileWriteTool, ringfence.FileWriteTool),
     (sync.FileEditTool, ringfence.FileEditTool),
+    (sync.FileListTool, ringfence.FileListTool),
     (sync.SearchTool, ringfence.SearchTool),
+    (sync.WorldInterface, ringfence.WorldInterface),
 ]
 ONLY_ASYNC = {
     "for_one_call", "in_session", "lend", "routed", "may_be_native", "has_policy", "execute_command",

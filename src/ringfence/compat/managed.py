@@ -33,7 +33,9 @@ from ringfence.manager.sandbox import Sandbox as OurSandbox
 from ringfence.policy.bounds import Bounds, pool_size, read_bounds
 from ringfence.policy.schema import RiskLevel
 from ringfence.pool.plan import PoolConfig
-from ringfence.tools.files import FILE_TOOLS
+from ringfence.tools.editing import FileEditTool
+from ringfence.tools.files import FileReadTool, FileWriteTool
+from ringfence.tools.searching import FileListTool, SearchTool
 from ringfence.values.execution import ExecutionRequest
 from ringfence.values.limits import Limits
 from ringfence.values.outcome import Result
@@ -50,6 +52,7 @@ __all__ = [
     "SandboxManager",
 ]
 
+_FILE_TOOLS: Final = (FileReadTool, FileWriteTool, FileEditTool, FileListTool, SearchTool)
 _SESSION: Final = "default"
 """Whose files the file tools work on, where nobody names a session."""
 WORKSPACE_DIRECTORIES: Final = ("code", "data", "output")
@@ -152,10 +155,10 @@ class SandboxManager(OurManager):
                 return await self.execute_shell(**params, session_id=session_id)
             case _:
                 pass
-        for tool in FILE_TOOLS:
+        for tool in _FILE_TOOLS:
             if tool.name == name:
                 return await tool(self, session_id or self.session_id or _SESSION).execute(**params)
-        known = ("code_run", "shell_exec", *(tool.name for tool in FILE_TOOLS))
+        known = ("code_run", "shell_exec", *(tool.name for tool in _FILE_TOOLS))
         raise InvalidArgument(f"there is no tool {name!r} here", hint=f"one of {', '.join(known)}")
 
 

@@ -184,8 +184,28 @@ class SandboxManager:
         """Who is asked where the policy says so."""
         return self._confirmation
 
+    @property
+    def options(self) -> SandboxOptions:
+        """What is asked of every box."""
+        return self._pool.options
+
     def sessions(self) -> tuple[SessionInfo, ...]:
         return self._pool.sessions()
+
+    @asynccontextmanager
+    async def in_session(self, tool: str = SHELL_TOOL, *, session_id: str | None = None) -> AsyncIterator[Sandbox]:
+        """A session as a sandbox, judged as one of the policy's tools, for one call after the other.
+
+        Raises:
+            InvalidArgument: no session is named. Otherwise as `execute`.
+        """
+        chosen = session_id or self.session_id
+        if chosen is None:
+            raise InvalidArgument("there is no session that could be meant", hint="give session_id=")
+        if not self._started:
+            await self.start()
+        async with self._pool.turn(chosen):
+            yield self._pool.in_session(chosen, tool, **self._caller)
 
     # --- executions ---------------------------------------------------------------------------------------------------
 

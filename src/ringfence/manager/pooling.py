@@ -162,6 +162,11 @@ class SandboxPool:
             self._supply.close()
 
     @property
+    def options(self) -> SandboxOptions:
+        """What is asked of every box."""
+        return self._options
+
+    @property
     def has_policy(self) -> bool:
         """Whether a policy is in force: the one that was named, or the organisation's."""
         return has_policy(self._options, os.environ)

@@ -448,6 +448,17 @@ class Sandbox:
         return self.grant.workspace
 
     @property
+    def options(self) -> SandboxOptions:
+        """What was asked of it.
+
+        Raises:
+            InvalidArgument: it is one of a pool, which was asked.
+        """
+        if self._parts.options is None:
+            raise InvalidArgument("a sandbox of a pool has no options of its own", hint="use those of the pool")
+        return self._parts.options
+
+    @property
     def violations(self) -> ViolationStore:
         """What was refused in it; of a pool, in all its sandboxes."""
         return self._reporting.violations

@@ -11,16 +11,15 @@ import time
 from dataclasses import replace
 from typing import Final
 
-import mcp_types as types
-
 from ringfence.approvals.ask import ask
 from ringfence.approvals.base import Question
 from ringfence.approvals.show import why_too_long
 from ringfence.errors import Internal
 from ringfence.manager.workspaces import Shadow, Workspaces
-from ringfence.mcp import answers
 from ringfence.mcp.boxes import OpenBox
-from ringfence.mcp.text import cut, shown
+from ringfence.tools.world import answers
+from ringfence.tools.world.answers import ToolAnswer
+from ringfence.tools.world.text import cut, shown
 from ringfence.values.change import Change, Committed, Selection
 from ringfence.values.paths import is_below
 from ringfence.values.risk import Risk
@@ -31,7 +30,7 @@ _PATCH_MAX: Final = 64 * 1024
 _LINES_MAX: Final = 500
 
 
-async def review(box: OpenBox, action: str, paths: tuple[str, ...]) -> types.CallToolResult:
+async def review(box: OpenBox, action: str, paths: tuple[str, ...]) -> ToolAnswer:
     """Show or commit the changes at or below some paths; all of them, if none is named."""
     if box.shadow is None:
         raise Internal("there is no shadow to review", hint="the person can start `ringfence mcp --shadow`")
@@ -63,35 +62,33 @@ def _line(change: Change) -> str:
     return f"{change.kind} {shown(change.path)}{source}{held}"
 
 
-async def _shown(box: OpenBox, shadow: Shadow, found: tuple[Change, ...]) -> types.CallToolResult:
+async def _shown(box: OpenBox, shadow: Shadow, found: tuple[Change, ...]) -> ToolAnswer:
     if not found:
-        return answers.answered(box.id, "Nothing was changed.", values={"changes": [], "shadow": shadow.id})
+        return answers.answered("Nothing was changed.", values={"changes": [], "shadow": shadow.id})
     patch = cut(shown(await asyncio.to_thread(_patch, shadow, found)), _PATCH_MAX)
     lines = [_line(change) for change in found[:_LINES_MAX]]
     words = f"{len(found)} changes in shadow {shadow.name or shadow.id}; none has reached the project yet."
     values = {"changes": lines, "patch": patch, "shadow": shadow.id}
-    return answers.answered(box.id, "\n".join((words, *lines)), patch, values=values)
+    return answers.answered("\n".join((words, *lines)), patch, values=values)
 
 
-async def _commit(
-    box: OpenBox, shadow: Shadow, found: tuple[Change, ...], paths: tuple[str, ...]
-) -> types.CallToolResult:
+async def _commit(box: OpenBox, shadow: Shadow, found: tuple[Change, ...], paths: tuple[str, ...]) -> ToolAnswer:
     name = shadow.name or shadow.id
     by_hand = f"the person can look and commit themselves: ringfence workspace commit -p {name}"
     question = await asyncio.to_thread(_question, shadow, found)
     approval = await ask(box.confirmation, question, _ASK_SECONDS)
     if not approval.covers(question.request_hash):
         why = f"Refused: the person has to say yes to a commit, and did not ({approval.how}) [rule: shadow]; {by_hand}"
-        return answers.told(box.id, why, "not_approved")
+        return answers.told(why, "not_approved")
     done = await asyncio.to_thread(_committed, shadow, found, paths)
     refused = [shown(str(one)) for one in (*done.conflicts, *done.refused)]
     if not done.is_done:
-        return answers.told(box.id, "\n".join(("Nothing was committed: conflicts.", *refused, by_hand)), "conflict")
+        return answers.told("\n".join(("Nothing was committed: conflicts.", *refused, by_hand)), "conflict")
     applied = [_line(change) for change in done.applied]
     words = (f"{len(applied)} changes are in the project now.", *applied[:_LINES_MAX])
     left = ("Left out:", *refused) if refused else ()
     values = {"committed": applied[:_LINES_MAX], "shadow": shadow.id}
-    return answers.answered(box.id, "\n".join((*words, *left)), values=values)
+    return answers.answered("\n".join((*words, *left)), values=values)
 
 
 def _committed(shadow: Shadow, found: tuple[Change, ...], paths: tuple[str, ...]) -> Committed:

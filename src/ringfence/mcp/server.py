@@ -16,8 +16,8 @@ from ringfence.mcp.asking import Asker
 from ringfence.mcp.boxes import Boxes, directory_of_root
 from ringfence.mcp.calls import Call, Calls, digest_of
 from ringfence.mcp.catalog import ToolText, hints_of, tools_for
-from ringfence.mcp.text import cut, shown
 from ringfence.mcp.tools import TOOLS, Job
+from ringfence.tools.world.text import cut, shown
 
 AT_ONCE: Final = 8
 """Calls that run side by side; others wait. A machine that runs fifty commands at once finishes none."""
@@ -111,7 +111,7 @@ class Desk:
             call.stage = "running"
             box.confirmation.enter(call)
             try:
-                return await TOOLS[name](Job(box, call, arguments, self._boxes.door))
+                return answers.result_of(sandbox, await TOOLS[name](Job(box, call, arguments, self._boxes.door)))
             finally:
                 box.confirmation.leave(call)
         except RingfenceError as fault:

@@ -17,7 +17,16 @@ if TYPE_CHECKING:
     from ringfence.sync.executing import DockerExecutor, SandboxBuilder, SandboxExecutor, SubprocessExecutor
     from ringfence.sync.managing import SandboxManager, SandboxPool
     from ringfence.sync.sandbox import BoxFiles, Process, Sandbox
-    from ringfence.sync.tools import BashTool, FileEditTool, FileReadTool, FileWriteTool, RunCodeTool, SearchTool
+    from ringfence.sync.tools import (
+        BashTool,
+        FileEditTool,
+        FileListTool,
+        FileReadTool,
+        FileWriteTool,
+        RunCodeTool,
+        SearchTool,
+        WorldInterface,
+    )
     from ringfence.workspace.snapshots.store import SnapshotStore
 
 __all__ = [
@@ -25,6 +34,7 @@ __all__ = [
     "BoxFiles",
     "DockerExecutor",
     "FileEditTool",
+    "FileListTool",
     "FileReadTool",
     "FileWriteTool",
     "Process",
@@ -38,6 +48,7 @@ __all__ = [
     "SnapshotStore",
     "SubprocessExecutor",
     "Workspaces",
+    "WorldInterface",
     "run",
 ]
 
@@ -47,6 +58,7 @@ _HOME = {
     "BoxFiles": "ringfence.sync.sandbox",
     "DockerExecutor": "ringfence.sync.executing",
     "FileEditTool": "ringfence.sync.tools",
+    "FileListTool": "ringfence.sync.tools",
     "FileReadTool": "ringfence.sync.tools",
     "FileWriteTool": "ringfence.sync.tools",
     "Process": "ringfence.sync.sandbox",
@@ -57,6 +69,7 @@ _HOME = {
     "SandboxManager": "ringfence.sync.managing",
     "SandboxPool": "ringfence.sync.managing",
     "SearchTool": "ringfence.sync.tools",
+    "WorldInterface": "ringfence.sync.tools",
     "SnapshotStore": "ringfence.workspace.snapshots.store",
     "SubprocessExecutor": "ringfence.sync.executing",
     "Workspaces": "ringfence.manager.workspaces",

@@ -7,6 +7,7 @@ from typing import Any
 from ringfence.approvals.base import ConfirmationService
 from ringfence.audit.violations import ViolationStore
 from ringfence.manager.manager import SandboxManager as AsyncManager
+from ringfence.manager.options import SandboxOptions
 from ringfence.manager.pooling import SandboxPool as AsyncPool
 from ringfence.manager.sandbox import Sandbox as AsyncSandbox
 from ringfence.sync.facade import Opened, blocking, giving, inside, like, unwrapped
@@ -51,6 +52,11 @@ class SandboxPool(Opened[AsyncPool]):
             yield
         finally:
             self._portal.call(lock.release)
+
+    @property
+    def options(self) -> SandboxOptions:
+        """What was asked of it, or of every box."""
+        return self._wrapped.options
 
     @property
     def violations(self) -> ViolationStore:
@@ -109,6 +115,11 @@ class SandboxManager(Opened[AsyncManager]):
     @property
     def session_id(self) -> str | None:
         return self._wrapped.session_id
+
+    @property
+    def options(self) -> SandboxOptions:
+        """What was asked of it, or of every box."""
+        return self._wrapped.options
 
     @property
     def violations(self) -> ViolationStore:

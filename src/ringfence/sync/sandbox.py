@@ -8,6 +8,7 @@ from ringfence.approvals.base import ConfirmationService
 from ringfence.audit.violations import ViolationStore
 from ringfence.engines.base import Process as AsyncProcess
 from ringfence.manager.files import BoxFiles as AsyncBoxFiles
+from ringfence.manager.options import SandboxOptions
 from ringfence.manager.sandbox import Sandbox as AsyncSandbox
 from ringfence.policy.terms import Terms
 from ringfence.sync.facade import Facade, Opened, blocking, giving, inside, like, streaming, unwrapped
@@ -144,6 +145,11 @@ class Sandbox(Opened[AsyncSandbox]):
     def published(self) -> dict[int, str]:
         """Where the host reaches servers inside, by their port there; of boxes that stand."""
         return self._wrapped.published
+
+    @property
+    def options(self) -> SandboxOptions:
+        """What was asked of it, or of every box."""
+        return self._wrapped.options
 
     @property
     def violations(self) -> ViolationStore:

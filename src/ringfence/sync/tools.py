@@ -2,13 +2,16 @@
 
 from typing import Any
 
-from ringfence.sync.facade import Facade, blocking, like, unwrapped, unwrapped_all
+from ringfence.sync.facade import Facade, blocking, inside, like, unwrapped, unwrapped_all
 from ringfence.tools.bash import BashTool as AsyncBashTool
-from ringfence.tools.files import FileEditTool as AsyncFileEditTool
+from ringfence.tools.editing import FileEditTool as AsyncFileEditTool
 from ringfence.tools.files import FileReadTool as AsyncFileReadTool
 from ringfence.tools.files import FileWriteTool as AsyncFileWriteTool
-from ringfence.tools.files import SearchTool as AsyncSearchTool
 from ringfence.tools.run_code import RunCodeTool as AsyncRunCodeTool
+from ringfence.tools.searching import FileListTool as AsyncFileListTool
+from ringfence.tools.searching import SearchTool as AsyncSearchTool
+from ringfence.tools.world.base import ToolSpec
+from ringfence.tools.world.interface import WorldInterface as AsyncWorldInterface
 
 
 class BashTool(Facade[AsyncBashTool]):
@@ -72,6 +75,20 @@ class FileEditTool(Facade[AsyncFileEditTool]):
         super().__init__(AsyncFileEditTool(*unwrapped_all(args), **unwrapped(named)))
 
     execute = blocking(AsyncFileEditTool.execute)
+    apply = blocking(AsyncFileEditTool.apply)
+
+
+class FileListTool(Facade[AsyncFileListTool]):
+    """`file_list`, for code that does not use asyncio; as `ringfence.FileListTool`."""
+
+    name = AsyncFileListTool.name
+    changes = AsyncFileListTool.changes
+
+    @like(AsyncFileListTool.__init__)
+    def __init__(self, *args: Any, **named: Any) -> None:
+        super().__init__(AsyncFileListTool(*unwrapped_all(args), **unwrapped(named)))
+
+    execute = blocking(AsyncFileListTool.execute)
 
 
 class SearchTool(Facade[AsyncSearchTool]):
@@ -86,3 +103,19 @@ class SearchTool(Facade[AsyncSearchTool]):
 
     execute = blocking(AsyncSearchTool.execute)
     list = blocking(AsyncSearchTool.list)
+
+
+class WorldInterface(Facade[AsyncWorldInterface]):
+    """Every tool behind one door, for code that does not use asyncio; as `ringfence.WorldInterface`."""
+
+    @like(AsyncWorldInterface.__init__)
+    def __init__(self, *args: Any, **named: Any) -> None:
+        super().__init__(AsyncWorldInterface(*unwrapped_all(args), **unwrapped(named)))
+
+    execute = blocking(AsyncWorldInterface.execute)
+    add = inside(AsyncWorldInterface.add)
+
+    @property
+    def tools(self) -> tuple[ToolSpec, ...]:
+        """What is offered, as a model sees it."""
+        return self._wrapped.tools

@@ -1,4 +1,4 @@
-"""The file tools of an agent: `file_read`, `file_write`, `file_edit`, `search`, over the files of a session or sandbox.
+"""The file tools of an agent over the files of a session or sandbox: `file_read` and `file_write`, and what all share.
 
 How much care a call gets follows from the policy's terms for its tool (requirement B3):
 
@@ -14,7 +14,6 @@ returned and not raised.
 
 import asyncio
 import os
-import re
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import ClassVar, Final, Protocol
@@ -23,7 +22,7 @@ from ringfence.approvals.ask import ask
 from ringfence.approvals.question import make_question
 from ringfence.audit import record
 from ringfence.audit.redact import Redactor
-from ringfence.errors import InvalidArgument, PathAccessDenied, RingfenceError
+from ringfence.errors import PathAccessDenied, RingfenceError
 from ringfence.manager.configuring import home_directory, open_journal
 from ringfence.manager.manager import SandboxManager
 from ringfence.manager.sandbox import Sandbox
@@ -43,10 +42,6 @@ from ringfence.workspace.agent import AgentWorkspace
 from ringfence.workspace.reading import NodeType
 
 _ALLOWED: Final = Reason(Verdict.ALLOW, "default", "no rule objects")
-_MATCHES_MAX: Final = 1000
-"""Lines that a search gives."""
-_SEARCHED_MAX: Final = 4 * 1024 * 1024
-"""Larger files are not searched: they are data, and an agent would not read them either."""
 
 
 class Files(Protocol):
@@ -109,7 +104,9 @@ class _InBox:
         return sorted(os.path.normpath(each) for each in found)
 
 
-class _FileTool:
+class FileTool:
+    """What every file tool does around its own work: judge, ask, record."""
+
     name: ClassVar[str]
     changes: ClassVar[bool] = False
 
@@ -184,7 +181,7 @@ class _FileTool:
         return Result(ending=Exited(0), stdout_bytes=data, wall=None if is_direct else sandbox.wall)
 
 
-class FileReadTool(_FileTool):
+class FileReadTool(FileTool):
     """`file_read`: the content of one file."""
 
     name = "file_read"
@@ -194,7 +191,7 @@ class FileReadTool(_FileTool):
         return await self._run(path, lambda files: files.read(path))
 
 
-class FileWriteTool(_FileTool):
+class FileWriteTool(FileTool):
     """`file_write`: makes or replaces one file; missing directories are made."""
 
     name = "file_write"
@@ -208,74 +205,6 @@ class FileWriteTool(_FileTool):
             return f"{len(data)} bytes written to {path}\n"
 
         return await self._run(path, work)
-
-
-class FileEditTool(_FileTool):
-    """`file_edit`: puts one text in the place of another, which has to be there exactly once."""
-
-    name = "file_edit"
-    changes = True
-
-    async def execute(self, path: str, old: str, new: str) -> Result:
-        async def work(files: Files) -> str:
-            text = (await files.read(path)).decode("utf-8", "surrogateescape")
-            count = text.count(old) if old else 0
-            if count != 1:
-                raise InvalidArgument(
-                    f"{path}: the text to be replaced is there {count} times", hint="give more of what is around it"
-                )
-            await files.write(path, text.replace(old, new).encode("utf-8", "surrogateescape"))
-            return f"1 place changed in {path}\n"
-
-        return await self._run(path, work)
-
-
-class SearchTool(_FileTool):
-    """`search`: the lines of files that a regular expression finds, as `path:line: text`; or the names of files."""
-
-    name = "search"
-
-    async def list(self, path: str = ".") -> Result:
-        """The files at or below a path, a name on each line."""
-
-        async def work(files: Files) -> str:
-            found = await files.names(path)
-            more = [f"... and {len(found) - _MATCHES_MAX} more; list a directory below"]
-            return "".join(f"{name}\n" for name in found[:_MATCHES_MAX] + more * (len(found) > _MATCHES_MAX))
-
-        return await self._run(path, work)
-
-    async def execute(self, pattern: str, path: str = ".") -> Result:
-        """
-        Raises:
-            InvalidArgument: it is not a regular expression.
-        """
-        try:
-            wanted = re.compile(pattern)
-        except re.error as fault:
-            raise InvalidArgument(f"{pattern!r} is not a regular expression: {fault}", hint="escape it") from None
-
-        async def work(files: Files) -> str:
-            lines: list[str] = []
-            for name in await files.names(path):
-                try:
-                    data = await files.read(name)
-                except PathAccessDenied:
-                    continue  # hidden names are not searched, and that they are there is not said
-                if len(data) > _SEARCHED_MAX or b"\0" in data[:8192]:
-                    continue
-                text = data.decode("utf-8", "replace")
-                found = [f"{name}:{i}: {line}" for i, line in enumerate(text.splitlines(), 1) if wanted.search(line)]
-                lines += found[: _MATCHES_MAX - len(lines)]
-                if len(lines) >= _MATCHES_MAX:
-                    lines.append(f"... more than {_MATCHES_MAX} lines; search below a directory")
-                    break
-            return "".join(f"{line}\n" for line in lines)
-
-        return await self._run(path, work)
-
-
-FILE_TOOLS: Final = (FileReadTool, FileWriteTool, FileEditTool, SearchTool)
 
 
 def _is_direct(terms: Terms | None) -> bool:

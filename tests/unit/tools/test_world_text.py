@@ -2,7 +2,7 @@
 
 import pytest
 
-from ringfence.mcp.text import cut, readable, shown, with_gap
+from ringfence.tools.world.text import cut, readable, shown, with_gap
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,1 @@
+"""The tools of an agent behind one door, as models see them: names, schemas, answers (requirement E8)."""
