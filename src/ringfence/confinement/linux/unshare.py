@@ -1,7 +1,7 @@
 """The wall without bubblewrap: the same file system, namespaces, Landlock and seccomp, all made by our own helper.
 
-It gives what bubblewrap gives (the contract, hostile and attack suites run against both), and is the default because it
-takes less time: the process that builds the file system is PID 1 already, and no further program is started.
+It gives what bubblewrap gives (the contract, hostile and attack suites run against both), in less time: the process
+that builds the file system is PID 1 already, and no further program is started.
 
 What this does not protect against: what `bwrap` says of itself.
 """
@@ -14,7 +14,7 @@ from ringfence.confinement.linux import seccomp
 from ringfence.confinement.linux.building import build, capture, captured_words
 from ringfence.confinement.linux.bwrap import profile_for
 from ringfence.confinement.linux.inside import can_make_names, keeps_apart, kernel_notes, landlock_words, offered
-from ringfence.confinement.linux.probe import can_unshare
+from ringfence.confinement.linux.probe import can_build
 
 
 class Unshare:
@@ -42,7 +42,8 @@ class Unshare:
 
 @cache
 def _probe() -> Probe:
-    problem = can_unshare()
+    problem = can_build()
     if problem:
-        return Probe(missing=f"no user namespaces ({problem})", hint="allow unprivileged user namespaces")
+        missing = f"our helper cannot build its wall ({problem})"
+        return Probe(missing=missing, hint="allow unprivileged user namespaces, and mounts in them")
     return Probe(offered(), notes=kernel_notes(), makes_names=can_make_names())
