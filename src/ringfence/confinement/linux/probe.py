@@ -54,8 +54,8 @@ def _unshare(libc: ctypes.CDLL) -> int:
 def can_build() -> str:
     """Why our helper cannot build a wall without bubblewrap here; an empty string if it can.
 
-    It builds one, with nothing in it, and starts itself behind it: namespaces that can be made are not enough where what
-    is done in them is refused, as AppArmor does on some systems.
+    It builds one, with nothing in it, and starts itself behind it: namespaces that can be made are not enough where
+    what is done in them is refused, as AppArmor does on some systems.
     """
     if not os.access(HELPER, os.X_OK):
         return "our helper is missing"
