@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequen
 from typing import TYPE_CHECKING, Protocol
 
 from ringfence.dataclass import dataclass, field
+from ringfence.egress.tls import Tls
 from ringfence.policy.reach import Judged
 from ringfence.values.hosts import Host
 from ringfence.values.network import NetworkDoor, NetworkGrant, SecretGrant
@@ -57,6 +58,8 @@ class Stream:
 
     reader: asyncio.StreamReader
     writer: asyncio.StreamWriter
+    tls: Tls | None = None
+    """What has to be between these and whoever speaks; None if nothing, or if asyncio does it."""
 
 
 @dataclass(frozen=True, slots=True)

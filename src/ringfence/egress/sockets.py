@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from typing import Final, SupportsIndex
 
 from ringfence.egress.base import Refusal, Stream
+from ringfence.egress.tls import Tls
 from ringfence.values.hosts import Address, Host
 
 CHUNK: Final = 64 * 1024
@@ -140,7 +141,7 @@ def asked_for(connection: socket.socket) -> tuple[Address, int]:
     return address, int(name[1])
 
 
-class _Pieces(asyncio.StreamReader):
+class Pieces(asyncio.StreamReader):
     """Hands on what came as it came: asyncio's own reader copies every byte into one buffer, and out of it again."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -198,11 +199,21 @@ class _Pieces(asyncio.StreamReader):
         if 0 <= n < len(piece):
             self._pieces.appendleft(piece[n:])
             piece = piece[:n]
-        self._size -= len(piece)
+        self._taken(len(piece))
+        return piece
+
+    def take_waiting(self) -> bytes:
+        """All that has come and waits, without waiting for more."""
+        waiting = b"".join(self._pieces)
+        self._pieces.clear()
+        self._taken(len(waiting))
+        return waiting
+
+    def _taken(self, count: int) -> None:
+        self._size -= count
         if self._is_paused and self._size <= _WAITING_BYTES // 2 and self._source is not None:
             self._is_paused = False
             self._source.resume_reading()
-        return piece
 
     def _wake(self) -> None:
         if self._wanted is not None and not self._wanted.done():
@@ -214,7 +225,7 @@ async def stream_of(
 ) -> Stream:
     """Both directions of a connected socket, which is theirs from then on; with a context, through TLS as a client."""
     loop = asyncio.get_running_loop()
-    reader = _Pieces(loop)
+    reader = Pieces(loop)
     protocol = asyncio.StreamReaderProtocol(reader, loop=loop)
     transport: asyncio.WriteTransport
     if context is None:
@@ -229,3 +240,19 @@ async def stream_of(
             ssl_shutdown_timeout=_GOODBYE_SECONDS,
         )
     return Stream(reader, asyncio.StreamWriter(transport, protocol, reader, loop))
+
+
+async def tls_stream_of(connection: socket.socket, context: ssl.SSLContext, host: Host) -> Stream:
+    """The same with TLS of our own as a client (`Stream.tls`), after its handshake.
+
+    Raises:
+        OSError: there is no TLS with this host; the connection is closed then.
+    """
+    stream = await stream_of(connection)
+    try:
+        stream.tls = Tls(context, server_side=False, server_name=host.text)
+        await stream.tls.handshake(stream.reader, stream.writer)
+    except BaseException:
+        stream.writer.transport.abort()
+        raise
+    return stream
