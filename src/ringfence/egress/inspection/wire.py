@@ -42,6 +42,11 @@ class Wire:
         """False once the peer has ended it, as far as that is known."""
         return not (self._reader.at_eof() or self._writer.is_closing())
 
+    def is_still_idle(self) -> bool:
+        """Whether the peer neither ended it nor said anything since its last answer. For HTTP/1.1 only: what was said
+        is gone then, and the connection with it."""
+        return self.is_usable
+
     async def read(self) -> bytes:
         """What has come, at least one byte; empty at the end."""
         try:
@@ -127,14 +132,12 @@ class TlsWire(Wire):
     def alpn(self) -> str:
         return self._tls.alpn
 
-    @property
-    def is_usable(self) -> bool:
-        """Also False if the peer has said something unasked."""
+    def is_still_idle(self) -> bool:
         if isinstance(self._reader, Pieces) and (raw := self._reader.take_waiting()):
             self._tls.received(raw)  # tickets for the next session, most often; or the end
             if self._tls.decrypted() is not None:
                 return False
-        return super().is_usable
+        return self.is_usable
 
     async def handshake(self, first: bytes) -> None:
         """As `Tls.handshake`."""
