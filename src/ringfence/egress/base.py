@@ -11,7 +11,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequen
 from typing import TYPE_CHECKING, Protocol
 
 from ringfence.dataclass import dataclass, field
-from ringfence.egress.tls import Tls
 from ringfence.policy.reach import Judged
 from ringfence.values.hosts import Host
 from ringfence.values.network import NetworkDoor, NetworkGrant, SecretGrant
@@ -19,6 +18,7 @@ from ringfence.values.network_event import NetworkEvent
 
 if TYPE_CHECKING:
     from ringfence.egress.ssh.base import SshLogin
+    from ringfence.egress.tls import Tls
 
 Headers = tuple[tuple[bytes, bytes], ...]
 """Names in small letters, in the order in which they came."""
@@ -58,7 +58,7 @@ class Stream:
 
     reader: asyncio.StreamReader
     writer: asyncio.StreamWriter
-    tls: Tls | None = None
+    tls: "Tls | None" = None
     """What has to be between these and whoever speaks; None if nothing, or if asyncio does it."""
 
 

@@ -5,6 +5,7 @@ connection it is. It also costs more: a protocol of its own under each stream, a
 """
 
 import asyncio
+import contextlib
 import ssl
 from typing import Final
 
@@ -90,8 +91,6 @@ class Tls:
 
     def end(self) -> bytes:
         """The last word of TLS, which tells the peer that nothing was cut off."""
-        try:
+        with contextlib.suppress(OSError, RuntimeError):  # most often: it would wait for the peer's
             self._object.unwrap()
-        except (ssl.SSLError, OSError, RuntimeError):  # most often: it would wait for the peer's
-            pass
         return self.outgoing()

@@ -45,7 +45,10 @@ class Wire:
     def is_still_idle(self) -> bool:
         """Whether the peer neither ended it nor said anything since its last answer. For HTTP/1.1 only: what was said
         is gone then, and the connection with it."""
-        return self.is_usable
+        return self.is_usable and not self._waiting()
+
+    def _waiting(self) -> bytes:
+        return self._reader.take_waiting() if isinstance(self._reader, Pieces) else b""
 
     async def read(self) -> bytes:
         """What has come, at least one byte; empty at the end."""
@@ -133,7 +136,7 @@ class TlsWire(Wire):
         return self._tls.alpn
 
     def is_still_idle(self) -> bool:
-        if isinstance(self._reader, Pieces) and (raw := self._reader.take_waiting()):
+        if raw := self._waiting():
             self._tls.received(raw)  # tickets for the next session, most often; or the end
             if self._tls.decrypted() is not None:
                 return False
