@@ -30,7 +30,8 @@ from benchmarks.alternatives import HERE
 from ringfence.egress.base import Refusal, RequestHead, Stream, Swapped
 from ringfence.egress.inspection.authority import Authority
 from ringfence.egress.inspection.inspector import HttpInspector
-from ringfence.egress.sockets import stream_of, tls_stream_of
+from ringfence.egress.sockets import stream_of
+from ringfence.egress.tls import tls_stream_of
 from ringfence.policy.reach import Judged
 from ringfence.values.hosts import Host, canonical_host
 from ringfence.values.network import NetworkDoor, NetworkGrant

@@ -28,8 +28,9 @@ from ringfence.egress.budgets import Meter
 from ringfence.egress.dialing import Dialer
 from ringfence.egress.parents import LOOK_SECONDS, ParentRefused, UnknownNames, connect_by
 from ringfence.egress.resolve import NotResolved, Resolver
-from ringfence.egress.sockets import close, stream_of, tls_stream_of
+from ringfence.egress.sockets import close, stream_of
 from ringfence.egress.ssh.base import SshSide
+from ringfence.egress.tls import tls_stream_of
 from ringfence.egress.wording import means_another, reason_line, visible
 from ringfence.policy.reach import Judged, Wanted, allow_by, is_reached, judge, judge_addresses
 from ringfence.values.hosts import Address, Host, canonical_host

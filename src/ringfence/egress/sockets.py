@@ -10,7 +10,6 @@ from collections.abc import Iterable
 from typing import Final, SupportsIndex
 
 from ringfence.egress.base import Refusal, Stream
-from ringfence.egress.tls import Tls
 from ringfence.values.hosts import Address, Host
 
 CHUNK: Final = 64 * 1024
@@ -240,19 +239,3 @@ async def stream_of(
             ssl_shutdown_timeout=_GOODBYE_SECONDS,
         )
     return Stream(reader, asyncio.StreamWriter(transport, protocol, reader, loop))
-
-
-async def tls_stream_of(connection: socket.socket, context: ssl.SSLContext, host: Host) -> Stream:
-    """The same with TLS of our own as a client (`Stream.tls`), after its handshake.
-
-    Raises:
-        OSError: there is no TLS with this host; the connection is closed then.
-    """
-    stream = await stream_of(connection)
-    try:
-        stream.tls = Tls(context, server_side=False, server_name=host.text)
-        await stream.tls.handshake(stream.reader, stream.writer)
-    except BaseException:
-        stream.writer.transport.abort()
-        raise
-    return stream

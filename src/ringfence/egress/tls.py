@@ -6,8 +6,13 @@ connection it is. It also costs more: a protocol of its own under each stream, a
 
 import asyncio
 import contextlib
+import socket
 import ssl
 from typing import Final
+
+from ringfence.egress.base import Stream
+from ringfence.egress.sockets import stream_of
+from ringfence.values.hosts import Host
 
 PIECE: Final = 256 * 1024
 
@@ -94,3 +99,19 @@ class Tls:
         with contextlib.suppress(OSError, RuntimeError):  # most often: it would wait for the peer's
             self._object.unwrap()
         return self.outgoing()
+
+
+async def tls_stream_of(connection: socket.socket, context: ssl.SSLContext, host: Host) -> Stream:
+    """Both directions of a connected socket, with TLS of ours as a client (`Stream.tls`) after its handshake.
+
+    Raises:
+        OSError: there is no TLS with this host; the connection is closed then.
+    """
+    stream = await stream_of(connection)
+    try:
+        stream.tls = Tls(context, server_side=False, server_name=host.text)
+        await stream.tls.handshake(stream.reader, stream.writer)
+    except BaseException:
+        stream.writer.transport.abort()
+        raise
+    return stream
