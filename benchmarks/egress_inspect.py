@@ -31,6 +31,7 @@ from ringfence.egress.base import Refusal, RequestHead, Stream, Swapped
 from ringfence.egress.inspection.authority import Authority
 from ringfence.egress.inspection.inspector import HttpInspector
 from ringfence.egress.sockets import stream_of
+from ringfence.egress.tls import tls_stream_of
 from ringfence.policy.reach import Judged
 from ringfence.values.hosts import Host, canonical_host
 from ringfence.values.network import NetworkDoor, NetworkGrant
@@ -150,7 +151,7 @@ class _Flow:
     async def dial(self, *, tls: bool, alpn: Sequence[str] = ()) -> Stream:
         connected = socket.create_connection(("127.0.0.1", self.port))
         connected.setblocking(False)
-        return await stream_of(connected, context=self._trusted if tls else None, host=HOST)
+        return await tls_stream_of(connected, self._trusted, HOST)
 
     def spend(self, sent: int) -> bool:
         return True

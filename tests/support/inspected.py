@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import socket
 import ssl
 import subprocess
 import threading
@@ -26,6 +27,8 @@ from ringfence.egress.base import (
 from ringfence.egress.inspection.authority import Authority
 from ringfence.egress.inspection.base import Limits
 from ringfence.egress.inspection.inspector import HttpInspector
+from ringfence.egress.sockets import stream_of
+from ringfence.egress.tls import tls_stream_of
 from ringfence.policy.reach import Judged
 from ringfence.values.hosts import Host, canonical_host
 from ringfence.values.network import NetworkDoor, NetworkGrant, NetworkRule
@@ -85,13 +88,17 @@ class FlowDouble:
         self.rules.dials += 1
         context = self.trusted(tuple(alpn)) if tls else None
         try:
-            reader, writer = await asyncio.open_connection(
-                *self.target, ssl=context, server_hostname=self.host.text if tls else None
-            )
+            connected = socket.create_connection(self.target)
+            connected.setblocking(False)
+            connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if context is None:
+                stream = await stream_of(connected)
+            else:
+                stream = await tls_stream_of(connected, context, self.host)
         except OSError as error:
             raise DialRefused(Refusal(502, f"Ringfence: nobody answers at {self.host}")) from error
-        self.opened(writer)
-        return Stream(reader, writer)
+        self.opened(stream.writer)
+        return stream
 
     def spend(self, sent: int) -> bool:
         self.rules.spent += sent

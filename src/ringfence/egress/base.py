@@ -18,6 +18,7 @@ from ringfence.values.network_event import NetworkEvent
 
 if TYPE_CHECKING:
     from ringfence.egress.ssh.base import SshLogin
+    from ringfence.egress.tls import Tls
 
 Headers = tuple[tuple[bytes, bytes], ...]
 """Names in small letters, in the order in which they came."""
@@ -57,6 +58,8 @@ class Stream:
 
     reader: asyncio.StreamReader
     writer: asyncio.StreamWriter
+    tls: "Tls | None" = None
+    """What has to be between these and whoever speaks; None if nothing, or if asyncio does it."""
 
 
 @dataclass(frozen=True, slots=True)

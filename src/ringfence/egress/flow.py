@@ -30,6 +30,7 @@ from ringfence.egress.parents import LOOK_SECONDS, ParentRefused, UnknownNames, 
 from ringfence.egress.resolve import NotResolved, Resolver
 from ringfence.egress.sockets import close, stream_of
 from ringfence.egress.ssh.base import SshSide
+from ringfence.egress.tls import tls_stream_of
 from ringfence.egress.wording import means_another, reason_line, visible
 from ringfence.policy.reach import Judged, Wanted, allow_by, is_reached, judge, judge_addresses
 from ringfence.values.hosts import Address, Host, canonical_host
@@ -258,7 +259,7 @@ class BoxFlow:
             if not tls:
                 return await stream_of(connected)
             async with asyncio.timeout(_HANDSHAKE_SECONDS):
-                return await stream_of(connected, context=self._box.outside.client_tls(tuple(alpn)), host=self._host)
+                return await tls_stream_of(connected, self._box.outside.client_tls(tuple(alpn)), self._host)
         except TimeoutError:
             close(connected)
             raise DialRefused(self.fail(f"{self._host} did not finish the TLS handshake")) from None

@@ -140,7 +140,7 @@ def asked_for(connection: socket.socket) -> tuple[Address, int]:
     return address, int(name[1])
 
 
-class _Pieces(asyncio.StreamReader):
+class Pieces(asyncio.StreamReader):
     """Hands on what came as it came: asyncio's own reader copies every byte into one buffer, and out of it again."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -198,11 +198,21 @@ class _Pieces(asyncio.StreamReader):
         if 0 <= n < len(piece):
             self._pieces.appendleft(piece[n:])
             piece = piece[:n]
-        self._size -= len(piece)
+        self._taken(len(piece))
+        return piece
+
+    def take_waiting(self) -> bytes:
+        """All that has come and waits, without waiting for more."""
+        waiting = b"".join(self._pieces)
+        self._pieces.clear()
+        self._taken(len(waiting))
+        return waiting
+
+    def _taken(self, count: int) -> None:
+        self._size -= count
         if self._is_paused and self._size <= _WAITING_BYTES // 2 and self._source is not None:
             self._is_paused = False
             self._source.resume_reading()
-        return piece
 
     def _wake(self) -> None:
         if self._wanted is not None and not self._wanted.done():
@@ -214,7 +224,7 @@ async def stream_of(
 ) -> Stream:
     """Both directions of a connected socket, which is theirs from then on; with a context, through TLS as a client."""
     loop = asyncio.get_running_loop()
-    reader = _Pieces(loop)
+    reader = Pieces(loop)
     protocol = asyncio.StreamReaderProtocol(reader, loop=loop)
     transport: asyncio.WriteTransport
     if context is None:

@@ -405,6 +405,31 @@ def test_a_connection_that_the_server_closed_while_idle_is_dialled_anew(place: P
     assert front.rules.dials >= 5
 
 
+def test_an_answer_that_nobody_asked_for_is_not_taken_for_the_next_ones(place: Place, loop: Loop) -> None:
+    unasked = OK.replace(b"200 OK", b"203 Unasked")
+
+    async def server(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while await reader.readuntil(b"\r\n\r\n"):
+            writer.write(OK)
+            await writer.drain()
+            await asyncio.sleep(0.05)  # the answer is whole, and the connection idle
+            writer.write(unasked)
+
+    front = place(server)
+
+    async def go() -> list[bytes]:
+        async with Client(front) as client:
+            got = []
+            for _ in range(3):
+                await client.send(GET)
+                got.append(await client.head() + await client.exactly(2))
+                await asyncio.sleep(0.2)
+            return got
+
+    assert all(each.startswith(b"HTTP/1.1 200") for each in loop.run(go()))
+    assert front.rules.dials == 3
+
+
 def test_a_body_has_its_bound_with_and_without_a_length(place: Place, loop: Loop) -> None:
     async def server(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read()

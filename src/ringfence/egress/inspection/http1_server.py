@@ -50,7 +50,7 @@ class Http1Upstream:
     def _take(self) -> "_Connection | None":
         while self._idle:
             connection = self._idle.pop()
-            if connection.wire.is_usable:
+            if connection.wire.is_still_idle():
                 return connection
             connection.wire.abort()
         return None

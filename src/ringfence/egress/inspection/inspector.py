@@ -20,7 +20,8 @@ from ringfence.egress.inspection.http1 import Http1Client
 from ringfence.egress.inspection.http1_server import Http1Upstream
 from ringfence.egress.inspection.http2 import Http2Client
 from ringfence.egress.inspection.upstream import AnyUpstream
-from ringfence.egress.inspection.wire import TlsWire, Wire
+from ringfence.egress.inspection.wire import TlsWire, Wire, wire_of
+from ringfence.egress.tls import Tls
 from ringfence.values.network import NetworkDoor
 from ringfence.values.network_event import NetworkEvent
 from ringfence.values.verdict import Verdict
@@ -61,7 +62,7 @@ class HttpInspector:
         else:
 
             async def dial() -> Wire:
-                return Wire(await flow.dial(tls=tls, alpn=("http/1.1",) if tls else ()))
+                return wire_of(await flow.dial(tls=tls, alpn=("http/1.1",) if tls else ()))
 
             upstream = Http1Upstream(dial, limits)
         carrier = Carrier(flow, self._desks(flow.box), upstream, limits, tls=tls)
@@ -81,7 +82,7 @@ class HttpInspector:
                 await watch
 
     async def _end_tls(self, flow: Flow, client: Stream, first: bytes) -> TlsWire | None:
-        wire = TlsWire(client, self._authority.context_for(flow.host))
+        wire = TlsWire(client, Tls(self._authority.context_for(flow.host), server_side=True))
         try:
             async with asyncio.timeout(self._limits.times.handshake):
                 await wire.handshake(first)

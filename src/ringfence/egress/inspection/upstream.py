@@ -6,7 +6,7 @@ from ringfence.egress.base import Flow, RequestHead
 from ringfence.egress.inspection.base import Limits, Outgoing
 from ringfence.egress.inspection.http1_server import Http1Upstream
 from ringfence.egress.inspection.http2_server import Http2Upstream
-from ringfence.egress.inspection.wire import Wire
+from ringfence.egress.inspection.wire import Wire, wire_of
 
 
 class AnyUpstream:
@@ -32,7 +32,7 @@ class AnyUpstream:
                 return self._http2
             if self._http1 is not None:
                 return self._http1
-            wire = Wire(await self._flow.dial(tls=self._tls, alpn=("h2", "http/1.1") if self._tls else ()))
+            wire = wire_of(await self._flow.dial(tls=self._tls, alpn=("h2", "http/1.1") if self._tls else ()))
             # Without TLS nothing is agreed on: whoever begins with HTTP/2's first bytes knows that the server has it.
             if wire.alpn == "h2" or not self._tls:
                 self._http2 = Http2Upstream(wire, self._limits, scheme=b"https" if self._tls else b"http")
@@ -42,7 +42,7 @@ class AnyUpstream:
             return self._http1
 
     async def _dial_http1(self) -> Wire:
-        return Wire(await self._flow.dial(tls=self._tls, alpn=("http/1.1",) if self._tls else ()))
+        return wire_of(await self._flow.dial(tls=self._tls, alpn=("http/1.1",) if self._tls else ()))
 
     async def close(self) -> None:
         for upstream in (self._http1, self._http2):

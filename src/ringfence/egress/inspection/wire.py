@@ -1,8 +1,7 @@
-"""Bytes in both directions of one connection, with TLS ended here or without.
+"""Bytes in both directions of one connection, with TLS of our own or without.
 
-asyncio's own TLS cannot be handed bytes that were read already, and a door has to read the first ones to know whose
-connection it is. Here OpenSSL works on memory, and asyncio sees only what travels. Sending is apart from draining: what
-is sent keeps its order among many senders, and each of them waits for the peer on its own.
+Sending is apart from draining: what is sent keeps its order among many senders, and each of them waits for the peer on
+its own.
 """
 
 import asyncio
@@ -12,15 +11,16 @@ import time
 from typing import Final
 
 from ringfence.egress.base import Stream
+from ringfence.egress.sockets import Pieces
+from ringfence.egress.tls import PIECE, Tls
 
-_PIECE: Final = 256 * 1024
 _HELD_SECONDS: Final = 0.001
 _LINGER_SECONDS: Final = 2.0
 _LINGER_BYTES: Final = 4 * 1024 * 1024
 
 
 class Wire:
-    """A connection as it is: plain, or with TLS that asyncio does (towards servers)."""
+    """A connection as it is: plain, or with TLS that asyncio does."""
 
     def __init__(self, stream: Stream) -> None:
         self._reader = stream.reader
@@ -28,7 +28,7 @@ class Wire:
         self._held = b""
         self._late: asyncio.TimerHandle | None = None
         # Else the next piece is read only once nearly all of the last one is gone.
-        self._writer.transport.set_write_buffer_limits(high=2 * _PIECE)
+        self._writer.transport.set_write_buffer_limits(high=2 * PIECE)
         self.touched_at = time.monotonic()
         """When something last moved."""
 
@@ -42,10 +42,18 @@ class Wire:
         """False once the peer has ended it, as far as that is known."""
         return not (self._reader.at_eof() or self._writer.is_closing())
 
+    def is_still_idle(self) -> bool:
+        """Whether the peer neither ended it nor said anything since its last answer. For HTTP/1.1 only: what was said
+        is gone then, and the connection with it."""
+        return self.is_usable and not self._waiting()
+
+    def _waiting(self) -> bytes:
+        return self._reader.take_waiting() if isinstance(self._reader, Pieces) else b""
+
     async def read(self) -> bytes:
         """What has come, at least one byte; empty at the end."""
         try:
-            data = await self._reader.read(_PIECE)
+            data = await self._reader.read(PIECE)
         except (ConnectionError, ssl.SSLError, TimeoutError):
             return b""
         self.touched_at = time.monotonic()
@@ -108,7 +116,7 @@ class Wire:
                 if self._writer.can_write_eof():
                     self._writer.write_eof()
                 taken = 0
-                while taken < _LINGER_BYTES and (data := await self._reader.read(_PIECE)):
+                while taken < _LINGER_BYTES and (data := await self._reader.read(PIECE)):
                     taken += len(data)
         self.close()
 
@@ -117,64 +125,42 @@ class Wire:
 
 
 class TlsWire(Wire):
-    """A box's TLS, ended here."""
+    """A connection whose TLS is ours: a box's, ended here, or one to a server."""
 
-    def __init__(self, stream: Stream, context: ssl.SSLContext) -> None:
+    def __init__(self, stream: Stream, tls: Tls) -> None:
         super().__init__(stream)
-        self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
-        self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
+        self._tls = tls
 
     @property
     def alpn(self) -> str:
-        return self._tls.selected_alpn_protocol() or ""
+        return self._tls.alpn
+
+    def is_still_idle(self) -> bool:
+        if raw := self._waiting():
+            self._tls.received(raw)  # tickets for the next session, most often; or the end
+            if self._tls.decrypted() is not None:
+                return False
+        return self.is_usable
 
     async def handshake(self, first: bytes) -> None:
-        """Raises:
-        ssl.SSLError: the client does not trust us, speaks no TLS that we speak, or asks for another name.
-        ConnectionError: it is gone.
-        """
-        self._incoming.write(first)
-        while True:
-            try:
-                self._tls.do_handshake()
-            except ssl.SSLWantReadError:
-                self._flush()
-                await self._more()
-            except ssl.SSLError:
-                self._flush()  # the alert
-                raise
-            else:
-                self._flush()
-                return
+        """As `Tls.handshake`."""
+        await self._tls.handshake(self._reader, self._writer, first)
 
     async def read(self) -> bytes:
-        while True:
+        while (data := self._tls.decrypted()) is None:
+            self._flush(self._tls.outgoing())
             try:
-                data = self._tls.read(_PIECE)
-                return data if not self._incoming.pending else self._rest_of(data)
-            except ssl.SSLWantReadError:
-                self._flush()
-            except ssl.SSLError:
-                return b""
-            try:
-                await self._more()
+                raw = await self._reader.read(PIECE)
             except (ConnectionError, TimeoutError):
                 return b""
-
-    def _rest_of(self, first: bytes) -> bytes:
-        """What came together goes on together: a record has 16 KiB at most."""
-        parts, size = [first], len(first)
-        while parts[-1] and size < _PIECE:
-            try:
-                parts.append(self._tls.read(_PIECE))
-            except ssl.SSLError:  # no whole record more; an error comes again with the next one that is asked for
-                break
-            size += len(parts[-1])
-        return b"".join(parts)
+            if not raw:
+                return b""
+            self.touched_at = time.monotonic()
+            self._tls.received(raw)
+        return data
 
     def _put(self, data: bytes) -> None:
-        self._tls.write(data)
-        self._flush()
+        self._writer.write(self._tls.encrypted(data))
 
     def close(self) -> None:
         self._send_held()
@@ -184,20 +170,14 @@ class TlsWire(Wire):
     def cut(self) -> None:
         super().close()
 
-    async def _more(self) -> None:
-        raw = await self._reader.read(_PIECE)
-        if not raw:
-            raise ConnectionResetError("the client has ended the connection")
-        self.touched_at = time.monotonic()
-        self._incoming.write(raw)
-
-    def _flush(self) -> None:
-        if self._outgoing.pending:
-            self._writer.write(self._outgoing.read())
+    def _flush(self, raw: bytes) -> None:
+        if raw:
+            self._writer.write(raw)
 
     def _say_end(self) -> None:
-        with contextlib.suppress(ssl.SSLError, OSError, RuntimeError):
-            try:
-                self._tls.unwrap()
-            except ssl.SSLWantReadError:  # it would wait for the peer's
-                self._flush()
+        with contextlib.suppress(OSError, RuntimeError):
+            self._flush(self._tls.end())
+
+
+def wire_of(stream: Stream) -> Wire:
+    return Wire(stream) if stream.tls is None else TlsWire(stream, stream.tls)
