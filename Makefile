@@ -3,7 +3,7 @@
 PYTHON := .venv/bin/python
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-quick lint docs bench alternatives soak real-projects dist lock locks clean
+.PHONY: help setup run test test-quick lint docs bench alternatives soak real-projects test-browser server-docs server-fuzz dist lock locks clean test-agents
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -42,18 +42,34 @@ bench: setup ## measure what the walls cost; CHART=docs/bench.png draws the pict
 	@$(PYTHON) -m benchmarks.shadow
 	@$(PYTHON) -m benchmarks.snapshots
 	@$(PYTHON) -m benchmarks.keeper
+	@$(PYTHON) -m benchmarks.server
 	@$(PYTHON) -m benchmarks.egress
 	@$(PYTHON) -m benchmarks.egress_inspect
+	@$(PYTHON) -m benchmarks.browser
 	@if [ -n "$$DOCKER_HOST" ]; then $(PYTHON) -m benchmarks.docker; else echo "left out: Docker (set DOCKER_HOST)"; fi
 
 alternatives: setup ## install what others would use instead, for make bench
 	@scripts/alternatives.sh
 
-soak: setup ## run ten thousand executions with random faults; CONTAINERS=SECONDS, as root: fifty sessions in Docker
-	@$(PYTHON) -m tests.soak $(if $(CONTAINERS),--containers $(CONTAINERS))
+soak: setup ## ten thousand executions with random faults; CONTAINERS=SECONDS, as root: in Docker; SERVER=ROUNDS: load on a server
+	@$(if $(CONTAINERS)$(SERVER),,RINGFENCE_EXAMPLES=300 $(PYTHON) -m pytest -q -n 2 tests/integration/test_shadow_properties.py)
+	@$(PYTHON) -m tests.soak $(if $(CONTAINERS),--containers $(CONTAINERS)) $(if $(SERVER),--server $(SERVER))
 
 real-projects: setup ## run real projects' own tests bare and in a box, as an ordinary user; PROJECTS="NAME ..." runs some
 	@$(PYTHON) -m tests.real_projects $(PROJECTS)
+
+test-browser: setup ## the browser's tests on every browser (boxed, boxed Chromium, host, remote), 200 sessions, 60 s of idling
+	@RINGFENCE_TEST_BROWSERS=all $(PYTHON) -m pytest -q --timeout 900 tests/integration/test_browser.py tests/integration/test_browser_hostile.py tests/integration/test_browser_leaks.py
+
+test-agents: setup ## run the command lines of coding agents, from npm, with hooks, in wrap and with MCP
+	@scripts/agents.sh
+
+server-docs: setup ## write docs/openapi.json from the server's route table
+	@$(PYTHON) -m ringfence.server.openapi > docs/openapi.json
+
+server-fuzz: setup ## try the server with many requests that its OpenAPI document allows, and hold it under load
+	@RINGFENCE_FUZZ_EXAMPLES=25 $(PYTHON) -m pytest -q tests/integration/test_server_openapi.py
+	@$(PYTHON) -m tests.soak.serving
 
 dist: setup ## build sdist and wheels for an index, check them, try one in a clean environment
 	@scripts/setup.sh dist

@@ -1,5 +1,6 @@
-"""Build hooks: native/*.c becomes a static program, src/ringfence/_native/ringfence-box, native/front/*.c another, the
-script `ringfence`; README.md becomes metadata.
+"""Build hooks: native/*.c becomes a static program, src/ringfence/_native/ringfence-box, and once more a library for
+interpreters, ringfence-zygote.so; native/front/*.c becomes another program, the script `ringfence`; README.md becomes
+metadata.
 
 The helper is linked statically, because it also runs inside boxes (Docker images, gVisor) that hold no C library of
 ours. The first toolchain wins that really links a static program against the kernel's headers, in this order:
@@ -13,8 +14,13 @@ A static program needs nothing of the system that it runs on, so the wheel is on
 A failed compile fails the build, with the compiler's own words: a package that lacks the helper could run nothing.
 Platforms other than Linux build nothing.
 
+The library is for interpreters of glibc, which is what nearly all are: it is linked dynamically, against the oldest
+version where zig builds it. Where it cannot be built or loaded, boxes start their interpreters themselves, and nothing
+else is different; so it fails no build.
+
 Where the front is built, the console script that the installer writes is called `ringfence-python`: its first line is
-how the front finds the interpreter of its environment. Elsewhere the console script is `ringfence` itself.
+how the front finds the interpreter of its environment. Elsewhere the console script is `ringfence` itself, with
+`ringfence-shell` beside it.
 """
 
 import functools
@@ -36,11 +42,29 @@ from hatchling.metadata.plugin.interface import MetadataHookInterface
 
 HELPER = Path("src/ringfence/_native/ringfence-box")
 FRONT = Path("src/ringfence/_native/ringfence")
+LIBRARY = Path("src/ringfence/_native/ringfence-zygote.so")
+
+# The front once more: by this name it is a shell (`ringfence hook run`), for settings that take one program.
+SHELL = Path("src/ringfence/_native/ringfence-shell")
+
+# The small tools of WASI boxes, a WebAssembly module; who has no compiler for it goes without.
+USERLAND = Path("src/ringfence/_native/userland.wasm")
+USERLAND_SOURCES = "native/userland"
+USERLAND_FLAGS = (
+    "-std=gnu11",
+    "-O2",
+    "-Wall",
+    "-Wextra",
+    "-Werror=implicit-function-declaration",
+    # The usual 64 KiB lie behind the data, and a deep tree would write over it; before the data, too much is a trap.
+    "-Wl,-z,stack-size=1048576,--stack-first,--strip-all",
+)
 
 # Which sources become which program.
 PROGRAMS = {HELPER: "native", FRONT: "native/front"}
 
 ENTRY_POINT = "ringfence.cli.app:main"
+SHELL_ENTRY_POINT = "ringfence.cli.app:main_as_shell"
 
 # Pinned: what compiles the helper is part of what is trusted.
 ZIG_REQUIREMENT = "ziglang==0.15.2"
@@ -78,6 +102,8 @@ FLAGS = (
     "-s",
 )
 
+LIBRARY_FLAGS = (*(flag for flag in FLAGS if flag != "-static"), "-shared", "-fPIC", "-fvisibility=hidden")
+
 # As much as the helper needs of a toolchain: a static C library and the kernel's headers.
 PROBE = """\
 #include <linux/filter.h>
@@ -102,6 +128,7 @@ class CompileError(Exception):
 @dataclass(frozen=True, slots=True)
 class Toolchain:
     command: tuple[str, ...]
+    flags: tuple[str, ...] = FLAGS
 
     def build(self, sources: list[Path], target: Path) -> None:
         """Compile and link `sources` into `target`, which is replaced in one step: a running helper keeps its own file.
@@ -111,7 +138,7 @@ class Toolchain:
         """
         with tempfile.TemporaryDirectory(prefix=".build-", dir=target.parent) as scratch:
             made = Path(scratch, target.name)
-            argv = [*self.command, *FLAGS, "-o", str(made), *map(str, sources)]
+            argv = [*self.command, *self.flags, "-o", str(made), *map(str, sources)]
             # zig caches below HOME otherwise, which need not be writable where packages are built.
             caches = {"ZIG_GLOBAL_CACHE_DIR": scratch, "ZIG_LOCAL_CACHE_DIR": scratch}
             try:
@@ -169,6 +196,16 @@ def toolchain_from_pypi(machine: str) -> Toolchain:
     return Toolchain((sys.executable, "-m", "ziglang", "cc", "-target", f"{machine}-linux-musl"))
 
 
+def toolchain_of_library(machine: str | None) -> Toolchain | None:
+    """What builds the library; None if nothing does."""
+    if machine is None:
+        compiler = shutil.which("cc") or shutil.which("gcc")
+        return Toolchain((compiler,), LIBRARY_FLAGS) if compiler and platform.libc_ver()[0] == "glibc" else None
+    if importlib.util.find_spec("ziglang") is None:
+        return None
+    return Toolchain((sys.executable, "-m", "ziglang", "cc", "-target", f"{machine}-linux-gnu.2.17"), LIBRARY_FLAGS)
+
+
 def machine_asked_for() -> str | None:
     """
     Raises:
@@ -200,8 +237,8 @@ class HelperBuildHook(BuildHookInterface[BuilderConfig]):
         return [ZIG_REQUIREMENT] if machine_asked_for() or toolchain_of_this_machine() is None else []
 
     def clean(self, versions: list[str]) -> None:
-        for program in PROGRAMS:
-            Path(self.root, program).unlink(missing_ok=True)
+        for made in (*PROGRAMS, SHELL, LIBRARY, USERLAND):
+            Path(self.root, made).unlink(missing_ok=True)
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         if not helper_is_wanted():
@@ -210,8 +247,11 @@ class HelperBuildHook(BuildHookInterface[BuilderConfig]):
             self.app.display_warning("building without the native helper")
             return
         self._compile()
-        build_data["artifacts"].append(f"/{HELPER}")  # git ignores it, hence hatchling would
+        build_data["artifacts"] += [f"/{HELPER}", f"/{LIBRARY}"]  # git ignores them, hence hatchling would
+        if self._compile_userland():
+            build_data["artifacts"].append(f"/{USERLAND}")
         build_data["shared_scripts"][str(FRONT)] = "ringfence"
+        build_data["shared_scripts"][str(SHELL)] = "ringfence-shell"
         build_data["pure_python"] = False
         build_data["tag"] = wheel_tag(machine_asked_for() or platform.machine())
 
@@ -228,15 +268,53 @@ class HelperBuildHook(BuildHookInterface[BuilderConfig]):
                     raise CompileError(f"there is no {directory}/*.c")
                 toolchain.build(sources, target)
                 self.app.display_info(f"built {program} with {toolchain.command[0]}")
+            shutil.copy2(Path(self.root, FRONT), Path(self.root, SHELL))
         except CompileError as error:
             self.app.abort(f"cannot build the native helper:\n{error}")
+        self._compile_library()
+
+    def _compile_library(self) -> None:
+        target = Path(self.root, LIBRARY)
+        target.unlink(missing_ok=True)  # one of other sources would be worse than none
+        toolchain = toolchain_of_library(machine_asked_for())
+        try:
+            if toolchain is not None:
+                toolchain.build(sorted(Path(self.root, PROGRAMS[HELPER]).glob("*.c")), target)
+        except CompileError as error:
+            self.app.display_warning(f"without {LIBRARY.name}: {error}")
+
+    def _compile_userland(self) -> bool:
+        """Whether the tools of WASI boxes were built; without them such boxes have Python, JavaScript and bundles."""
+        target = Path(self.root, USERLAND)
+        target.unlink(missing_ok=True)
+        sources = sorted(map(str, Path(self.root, USERLAND_SOURCES).glob("*.c")))
+        has_zig = importlib.util.find_spec("ziglang") is not None
+        clang = (("clang", "--target=wasm32-wasi"),) if shutil.which("clang") else ()
+        zig = ((sys.executable, "-m", "ziglang", "cc", "-target", "wasm32-wasi"),) if has_zig else ()
+        # What is published is built by zig, which is pinned; elsewhere Debian's clang and wasi-libc are at hand.
+        for command in (*zig, *clang) if machine_asked_for() else (*clang, *zig):
+            with tempfile.TemporaryDirectory(prefix=".build-", dir=target.parent) as scratch:
+                made = Path(scratch, target.name)
+                argv = [*command, *USERLAND_FLAGS, "-o", str(made), *sources]
+                caches = {"ZIG_GLOBAL_CACHE_DIR": scratch, "ZIG_LOCAL_CACHE_DIR": scratch}
+                done = subprocess.run(argv, capture_output=True, text=True, errors="replace", env=os.environ | caches)
+                if done.returncode == 0:
+                    made.chmod(0o644)
+                    made.replace(target)
+                    self.app.display_info(f"built {USERLAND} with {command[0]}")
+                    return True
+                last = done.stderr.strip().splitlines()[-1:] or ["no reason given"]
+                self.app.display_warning(f"{command[0]} cannot build {USERLAND}: {last[0]}")
+        self.app.display_warning(f"without {USERLAND}: apt-get install clang lld wasi-libc libclang-rt-14-dev-wasm32")
+        return False
 
 
 class ProjectHook(MetadataHookInterface):
     """The console script's name, and README.md for an index, which has none of the files that its links name."""
 
     def update(self, metadata: dict[str, Any]) -> None:
-        metadata["scripts"] = {"ringfence-python" if helper_is_wanted() else "ringfence": ENTRY_POINT}
+        own = {"ringfence": ENTRY_POINT, "ringfence-shell": SHELL_ENTRY_POINT}
+        metadata["scripts"] = {"ringfence-python": ENTRY_POINT} if helper_is_wanted() else own
         text = Path(self.root, "README.md").read_text(encoding="utf-8")
         source = metadata.get("urls", {}).get("Source")
         metadata["readme"] = {"content-type": "text/markdown", "text": readme_for_an_index(text, source)}

@@ -35,12 +35,15 @@ def program(name: str, line: list[str], cwd: Path, section: str, group: str = "r
 def command_lines(workspace: Path, policy: Path) -> Iterator[Case]:
     """With and without the keeper, where this version has one: without it, both are the same."""
     run = [ringfence_program(), "run", "--policy", str(policy), "--", "/bin/true"]
-    kept = program("ringfence run: true, keeper running", run, workspace, COMMAND_LINE)
+    kept = program("ringfence run: true, keeper running", run, workspace, COMMAND_LINE, RINGFENCE_KEEPER="on")
     kept.at_most = 4
     alone = program("ringfence run: true, no keeper", run, workspace, COMMAND_LINE, RINGFENCE_KEEPER="off")
     alone.at_most = 80
     has_keeper = _has_keeper()
     if has_keeper:
+        from benchmarks.keeper import box_ready
+
+        kept.setup = box_ready(run, {**os.environ, "RINGFENCE_KEEPER": "on"}, workspace)
         yield kept
     else:
         alone.name = "ringfence run: true"

@@ -1,6 +1,9 @@
 """What the network costs, in one table with its goals: requests, large bodies, opening a box, memory at 100 boxes.
 
-All ways go to one TLS server on loopback. The proxy runs in a process of its own, built as in production but for its
+All ways go to TLS servers on loopback. Requests are measured twice, since what is added to one weighs the more the less
+it costs by itself: between a client and a server that do as little as one can, where a direct request
+takes some 30 microseconds, and between `http.client` and a server of asyncio's streams, as a small tool and a small
+service of Python's are. The proxy runs in a process of its own, built as in production but for its
 resolver and dialer, which lead to that server. mitmproxy and the proxy of Anthropic's srt, which people would use
 instead, are measured in the same rounds where `make alternatives` has installed them. Figures are medians of
 interleaved rounds: read the ratios. `python -m benchmarks.egress [ROUNDS]`; `--json` for the figures alone.
@@ -11,6 +14,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import http.client
 import json
 import multiprocessing
 import os
@@ -42,6 +46,7 @@ from tests.support.egress import World, local_listeners
 
 HOST = "bench.example"
 INSPECTED = "seen.example"
+ORDINARY_PORT = 8443
 LOCAL = "localhost"
 """As proxies of others ask for the server."""
 LARGE = 64 * 1024 * 1024
@@ -108,16 +113,41 @@ def server(roots: Authority, out: Any) -> None:
         threading.Thread(target=serve, args=(connection,), daemon=True).start()
 
 
-def proxy(world: World, port: int, out: Any) -> None:
+def ordinary_server(roots: Authority, out: Any) -> None:
+    """The same on asyncio's streams."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(OSError, asyncio.IncompleteReadError):
+            while head := await reader.readuntil(b"\r\n\r\n"):
+                size = int(head.split(b" ", 2)[1][1:])
+                writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % size + bytes(size))
+                await writer.drain()
+        writer.close()
+
+    async def run() -> None:
+        contexts = {name: roots.context_for(canonical_host(name)) for name in (HOST, INSPECTED)}
+        for context in contexts.values():
+            context.set_alpn_protocols(["http/1.1"])
+        first = contexts[HOST]
+        first.sni_callback = lambda tls, name, _: setattr(tls, "context", contexts.get(name or HOST, first))
+        made = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=first)
+        out.send(made.sockets[0].getsockname()[1])
+        await asyncio.Event().wait()
+
+    asyncio.run(run())
+
+
+def proxy(world: World, ports: dict[int, int], out: Any) -> None:
     """The proxy, alone in its process."""
 
     async def run() -> None:
         from ringfence.egress.proxy import Proxy
 
-        world.servers = {443: port}
+        world.servers = ports
         listeners = local_listeners()
         made = Proxy(world.outside())
-        rules = (NetworkRule(host=HOST), NetworkRule(host=INSPECTED, methods=("GET",)))
+        at = tuple(ports)
+        rules = (NetworkRule(host=HOST, ports=at), NetworkRule(host=INSPECTED, ports=at, methods=("GET",)))
         made.attach("bench", NetworkGrant(rules=rules), listeners)
         out.send(listeners.proxy.getsockname()[1])
         await asyncio.Event().wait()
@@ -150,6 +180,24 @@ class Connection:
         left = size - len(got.partition(b"\r\n\r\n")[2])
         while left > 0:
             left -= self._tls.recv_into(self._buffer)
+        return time.perf_counter() - began
+
+
+class Ordinary:
+    """A kept connection of `http.client`."""
+
+    def __init__(self, roots: bytes, address: tuple[str, int], host: str, *, by_proxy: bool = True) -> None:
+        context = ssl.create_default_context(cadata=roots.decode())
+        self._connection = http.client.HTTPSConnection(*address, context=context)
+        if by_proxy:
+            self._connection.set_tunnel(host, ORDINARY_PORT)
+        else:
+            context.check_hostname = False  # the address is no name of it
+
+    def get(self, size: int) -> float:
+        began = time.perf_counter()
+        self._connection.request("GET", f"/{size}")
+        assert len(self._connection.getresponse().read()) == size
         return time.perf_counter() - began
 
 
@@ -230,7 +278,8 @@ def carried(rounds: int) -> list[Row]:
     with (
         tempfile.TemporaryDirectory(prefix="ringfence-bench-") as directory,
         started(server, world.roots) as at,
-        started(proxy, world, at) as by,
+        started(ordinary_server, world.roots) as ordinary_at,
+        started(proxy, world, {443: at, ORDINARY_PORT: ordinary_at}) as by,
         others(Path(directory), world.roots.certificate_pem, at) as more,
     ):
         ways = {
@@ -239,20 +288,30 @@ def carried(rounds: int) -> list[Row]:
             "inspected": Connection(roots, ("127.0.0.1", by), INSPECTED),
             **more,
         }
+        ordinary = {
+            "direct": Ordinary(roots, ("127.0.0.1", ordinary_at), HOST, by_proxy=False),
+            "spliced": Ordinary(roots, ("127.0.0.1", by), HOST),
+            "inspected": Ordinary(roots, ("127.0.0.1", by), INSPECTED),
+        }
         small: dict[str, list[float]] = {name: [] for name in ways}
+        usual: dict[str, list[float]] = {name: [] for name in ordinary}
         large: dict[str, list[float]] = {name: [] for name in ways}
         for _ in range(rounds):
             for name, way in ways.items():
                 small[name].append(statistics.median(way.get(1024) for _ in range(20)))
+            for name, client in ordinary.items():
+                usual[name].append(statistics.median(client.get(1024) for _ in range(20)))
         for _ in range(max(3, rounds // 10)):
             for name, way in ways.items():
                 large[name].append(way.get(LARGE))
     found = []
-    get, down = statistics.median(small["direct"]), statistics.median(large["direct"])
-    for name, times in small.items():
-        taken = statistics.median(times)
-        goal = {"spliced": 2.2, "inspected": egress_inspect.GOAL_GET}.get(name)
-        found.append(Row("GET of 1 kB", name, f"{taken * 1000:.2f} ms", taken / get, at_most=goal))
+    down = statistics.median(large["direct"])
+    for what, measured in (("GET of 1 kB, leanest", small), ("GET of 1 kB, ordinary", usual)):
+        get = statistics.median(measured["direct"])
+        for name, times in measured.items():
+            taken = statistics.median(times)
+            goal = {"spliced": 2.2, "inspected": egress_inspect.GOAL_GET}.get(name)
+            found.append(Row(what, name, f"{taken * 1000:.2f} ms", taken / get, at_most=goal))
     for name, times in large.items():
         taken = statistics.median(times)
         goal = egress_inspect.GOAL_LARGE if name in ("spliced", "inspected") else None

@@ -3,7 +3,7 @@
     python -m benchmarks.egress_open [ROUNDS] [WALL]
 
 Whoever serves the network here takes the listeners and no more, so that what is measured is ours: the namespace, its
-keeper, the sockets, and for a network that is looked into the files that say whom to trust.
+socket maker, the sockets, and for a network that is looked into the files that say whom to trust.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from benchmarks.rounds import Case, Run, measure, report
 from ringfence.confinement.choose import confiners
 from ringfence.egress.base import Listeners
 from ringfence.egress.inspection.authority import Authority
-from ringfence.engines.base import NetKeeper
+from ringfence.engines.base import SocketMaker
 from ringfence.engines.native.engine import NativeEngine
 from ringfence.values.grant import Grant
 from ringfence.values.network import Inspection, NetworkGrant, NetworkRule
@@ -56,7 +56,7 @@ class Nobody:
     async def known_hosts(self) -> str:
         return ""
 
-    async def attach(self, box: str, network: NetworkGrant, listeners: Listeners, keeper: NetKeeper) -> Holding:
+    async def attach(self, box: str, network: NetworkGrant, listeners: Listeners, maker: SocketMaker) -> Holding:
         return Holding(listeners)
 
 

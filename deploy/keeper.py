@@ -1,7 +1,7 @@
 """Keeps a pool of boxes, serves its metrics, and sends a heartbeat through a box again and again.
 
-This is what a container of Ringfence runs until there is a server: the program to replace by your agent's own, which
-uses `SandboxManager` in the same way. It opens no port but that of the metrics.
+This is what a container of Ringfence runs that does not serve (compose.server.yaml does): the program to replace by
+your agent's own, which uses `SandboxManager` in the same way. It opens no port but that of the metrics.
 
 It never runs with a weaker wall than it was told. If no box can be made at the start it ends with 1; if the heartbeat
 fails three times in a row, too, so that whoever started it starts it anew. SIGTERM ends it cleanly.

@@ -34,10 +34,12 @@ enum kind {                             /* manager to box */
     ENTRUST = 35,
     /* guardian to manager */
     ASKED = 48,
-    /* manager to the keeper of a box's network, over a socket of its own */
+    /* manager to the socket maker of a box, over a socket of its own */
     LISTEN = 64,                        /* TCP, on a port of every address */
     DATAGRAM = 65,                      /* UDP, the same; knows where each packet was sent to */
     UNCONNECTED = 66,                   /* TCP of family 4 or 6, for connections into the box */
+    /* manager to PID 1 of a container, which makes the first two as well */
+    DIAL = 67,                          /* TCP, connected to a port of its loopback */
     /* and back */
     MADE = 80,
 };
@@ -47,6 +49,7 @@ enum manner {                           /* flags of SPAWN */
     LONG_LIVED = 2,                     /* an interpreter that serves many calls: no limit on its CPU time */
     SERVES_FILES = 4,                   /* no program: a child of ours that reads and changes files (files.c); takes its socket */
     KEEPS = 8,                          /* what it leaves running lives on until it is killed, or the box ends */
+    RESUMES = 16,                       /* no program: the interpreter that this process was forked from (zygote.c) */
 };
 
 enum step {                             /* what FAILED is about */
@@ -71,6 +74,7 @@ char *word(struct words *w);                   /* the next word; dies when there
 int more(const struct words *w);
 uint64_t number(struct words *w);
 struct words slurp(int fd);                    /* the whole file as words */
+void wipe(char *at, size_t size);              /* zeroes, also where nobody reads it again */
 void write_text(const char *path, const char *text);
 void own_users(uid_t inside_uid, gid_t inside_gid); /* a user namespace with us alone in it; what exec keeps of its capabilities is nothing */
 void kill_children(void);                      /* all direct children of ours; all other processes if we are PID 1 */
@@ -81,8 +85,10 @@ noreturn void ferry(int control, int stream);  /* the same, and a container engi
 noreturn void carried(void);                   /* the other end of both, inside */
 noreturn void serve_files(int socket);         /* inside: a child of PID 1 */
 noreturn void init(int control, int memory);   /* inside: PID 1; what holds a shadow's changes, or -1 */
+int can_resume(void);                          /* whether this program is in an interpreter that stands ready */
+noreturn void resume(struct words w);          /* in a child of PID 1: be that interpreter, started with these words */
 
-void capture(int manager, uid_t uid, gid_t gid);        /* outside: fill the new network namespace, and start its keeper with these ids */
+void capture(int manager, uid_t uid, gid_t gid);        /* outside: fill the new network namespace, and start its socket maker with these ids */
 uint64_t network_number(void);                          /* of the network namespace that we are in */
 void check_captured(uint64_t outside);                  /* dies if that is this one, or there is more in it than a loopback */
 int make_socket(uint32_t kind, uint32_t which);         /* for LISTEN, DATAGRAM and UNCONNECTED; -1 and errno if it cannot be made */

@@ -1,9 +1,9 @@
-/* The network of a box that may reach something: a namespace in which every address is the box itself, and its keeper.
+/* The network of a box that may reach something: a namespace in which every address is the box itself, and its socket maker.
  *
  *   capture   makes the namespace, before the wall: its loopback, an address of each family that counts as one of the machine's, and
  *             a local route for everything. So a connection to any address ends at a socket of this namespace, which knows where it was
  *             meant to go; one to a port that nobody listens on is refused at once. There is no other interface: nothing leaves.
- *   keeper    a process in that namespace, outside all others of the box. It makes listeners and sockets there on request and passes them
+ *   maker     a process in that namespace, outside all others of the box. It makes listeners and sockets there on request and passes them
  *             out; it keeps no copy, so that a proxy that dies leaves nobody who accepts and never answers. It may bind low
  *             ports, and nothing else: no file, no process, no program.
  *
@@ -147,7 +147,7 @@ void check_captured(uint64_t outside) {
     if (!alone) die_because("the box would have an interface besides its loopback");
 }
 
-/* --- the keeper ------------------------------------------------------------------------------------------------------- */
+/* --- the socket maker ------------------------------------------------------------------------------------------------- */
 
 #if defined(__x86_64__)
 #define OWN_ARCH 0xC000003Eu /* linux/audit.h: ELF machine | 64 bit | little endian */
@@ -243,7 +243,7 @@ static int serve_one(int manager) {
 }
 
 /* Whom it becomes is somebody who owns nothing, if we are root; the one capability that stays is over this network alone, else. */
-static void become_keeper(uid_t uid, gid_t gid) {
+static void become_maker(uid_t uid, gid_t gid) {
     struct {
         uint32_t version;
         int pid;
@@ -258,7 +258,7 @@ static void become_keeper(uid_t uid, gid_t gid) {
 
 noreturn static void keep(int manager, uid_t uid, gid_t gid, pid_t guardian) {
     if (dup2(manager, 0) < 0 || syscall(SYS_close_range, 1u, ~0u, 0u)) _exit(125);
-    become_keeper(uid, gid);
+    become_maker(uid, gid);
     if (prctl(PR_SET_PDEATHSIG, SIGKILL) || getppid() != guardian) _exit(125);
     lock_up();
     while (serve_one(0)) {}
@@ -269,8 +269,8 @@ void capture(int manager, uid_t uid, gid_t gid) {
     route_everything();
     pid_t guardian = getppid();
     /* A child of the guardian's and not of ours: whatever we become waits for its own children, and the guardian ends its. */
-    long keeper = syscall(SYS_clone, CLONE_PARENT | SIGCHLD, 0, 0, 0, 0);
-    if (keeper < 0) die("network: keeper");
-    if (!keeper) keep(manager, uid, gid, guardian);
+    long maker = syscall(SYS_clone, CLONE_PARENT | SIGCHLD, 0, 0, 0, 0);
+    if (maker < 0) die("network: socket maker");
+    if (!maker) keep(manager, uid, gid, guardian);
     close(manager);
 }

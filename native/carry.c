@@ -15,24 +15,23 @@
  * room for it, and room is given back when it has been written. So control messages always get through, and neither side
  * keeps more than a window for each channel.
  *
+ * Listeners of a box's network, and the connections that come to them, are channels, too (carry_network.c).
+ *
  * Both sides run the same code. The one outside is a door in the wall, so it locks itself up before it listens: a filter that
  * leaves it the calls below and kills it for any other, and Landlock, by which it opens terminals and nothing else.
  * Outside, what comes from the other side is hostile: lengths, kinds and numbers are checked, a
  * channel that is not known is ignored (it may just have been closed), and whatever else does not fit ends the box.
  */
-#include "box.h"
+#include "carry.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
-#include <poll.h>
 #include <signal.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -53,11 +52,9 @@
 #define SYS_landlock_restrict_self 446
 #endif
 
-#define CHANNELS_MAX 2048
-#define WINDOW (64u * 1024u)
-#define CHUNK (16u * 1024u)
 #define FRAME_MAX (80u * 1024u)         /* a packet with its body and its channels */
 #define OUTGOING_MAX (1024u * 1024u)    /* more than this waits to be sent: nothing new is taken in */
+#define UNREAD_MAX (2u * OUTGOING_MAX)      /* and more than this: the other side does not read, and is not read either */
 #define FDS_MAX 6
 #define JOBS_MAX 256
 #define REPLY_MAX 256
@@ -65,29 +62,15 @@
 #define FLIGHT_MS 1000                  /* how long a message waits for others' descriptors to arrive */
 #define SIZE_MS 100                     /* how often the size of a terminal is looked at: nothing tells us that it changed */
 
-enum { PACKET = 1, DATA, END, STOP, CREDIT, BLOB, SIZE };
-enum { READING, WRITING, BOTH, FILED, TERMINALS }; /* what the end can do that is passed on */
-
 struct frame {
     uint32_t type, channel, length;
 };
 
-static struct channel {
-    uint32_t id;                        /* 0: free */
-    uint32_t job;                       /* the command that it belongs to */
-    int fd, kind;
-    int reads, writes;                  /* what this side still does with it: read and send, or receive and write */
-    int ended;                          /* nothing more comes; what came is still to be written */
-    uint32_t credit;                    /* how much may be sent */
-    int owed;                           /* how much has to be read before what the same command said elsewhere */
-    enum { NOT_ASKED, WAITS, ITS_TURN } turn; /* of that elsewhere */
-    char *came;
-    uint32_t have, written;
-    struct winsize size;
-} channels[CHANNELS_MAX];
-static size_t used;                     /* no channel lies beyond: most boxes have a dozen */
+struct channel channels[CHANNELS_MAX];
+size_t used;                            /* most boxes have a dozen */
+int outside;
 
-static int control, from, to, outside;
+static int control, from, to;
 static uint32_t next_id, current_job;
 static char *outgoing;
 static size_t out_have, out_room, out_sent;
@@ -107,6 +90,11 @@ static uint64_t now_ms(void) {
 /* --- sending ------------------------------------------------------------------------------------------------------- */
 
 static void queue(const void *bytes, size_t count) {
+    if (out_sent > out_have / 2) { /* or it would grow for as long as something waits */
+        memmove(outgoing, outgoing + out_sent, out_have - out_sent);
+        out_have -= out_sent;
+        out_sent = 0;
+    }
     if (out_have + count > out_room) {
         out_room = (out_have + count) * 2;
         outgoing = realloc(outgoing, out_room);
@@ -116,7 +104,7 @@ static void queue(const void *bytes, size_t count) {
     out_have += count;
 }
 
-static void queue_frame(uint32_t type, uint32_t channel, const void *bytes, size_t count) {
+void queue_frame(uint32_t type, uint32_t channel, const void *bytes, size_t count) {
     struct frame f = {type, channel, (uint32_t)count};
     queue(&f, sizeof f);
     queue(bytes, count);
@@ -132,7 +120,7 @@ static void send_outgoing(void) {
 
 /* --- channels ------------------------------------------------------------------------------------------------------ */
 
-static struct channel *find(uint32_t id) {
+struct channel *find(uint32_t id) {
     for (struct channel *c = channels; c < channels + used; c++)
         if (c->id == id) return c;
     return NULL;
@@ -147,28 +135,38 @@ static struct channel *find_free(void) {
 static void settle(struct channel *c) {
     if (c->reads || c->writes) return;
     close(c->fd);
+    if (c->passed) forget_untaken(c);
     free(c->came);
     memset(c, 0, sizeof *c);
     while (used && !channels[used - 1].id) used--;
 }
 
-static void stop_reading(struct channel *c) {
+void stop_reading(struct channel *c) {
     c->reads = 0;
     if (c->writes) shutdown(c->fd, SHUT_RD);
     settle(c);
 }
 
-static void stop_writing(struct channel *c) {
+void stop_writing(struct channel *c) {
     c->writes = 0;
     if (c->reads) shutdown(c->fd, SHUT_WR); /* a terminal has no half, which does no harm */
     settle(c);
 }
 
-static void open_channel(uint32_t id, int fd, int kind, int reads, int writes) {
+uint32_t new_id(void) {
+    next_id += 2; /* odd numbers are one side's, even ones the other's */
+    return next_id - 2;
+}
+
+int is_own_id(uint32_t id) { return (id & 1) == (next_id & 1); }
+
+struct channel *open_channel(uint32_t id, int fd, int kind, int reads, int writes) {
     struct channel *c = id && !find(id) ? find_free() : NULL;
     if (!c) die_because("there are too many channels, or one is named twice");
     fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
-    *c = (struct channel){.id = id, .job = current_job, .fd = fd, .kind = kind, .reads = reads, .writes = writes, .credit = WINDOW};
+    uint32_t job = kind < LISTENERS ? current_job : 0;
+    *c = (struct channel){.id = id, .job = job, .fd = fd, .kind = kind, .reads = reads, .writes = writes, .credit = first_credit(kind)};
+    return c;
 }
 
 static int is_sibling(const struct channel *c, const struct channel *of) {
@@ -196,7 +194,7 @@ static void look_at_size(struct channel *c) {
     queue_frame(SIZE, c->id, &now, sizeof now);
 }
 
-static void read_channel(struct channel *c) {
+void read_channel(struct channel *c) {
     char bytes[CHUNK];
     if (!printed_first(c)) return;
     ssize_t n = read(c->fd, bytes, c->credit < sizeof bytes ? c->credit : sizeof bytes);
@@ -242,19 +240,19 @@ static void write_channel(struct channel *c) {
 
 static void take_data(struct channel *c, const char *bytes, uint32_t count) {
     if (!c->writes) return;
-    if (!c->came && !(c->came = malloc(WINDOW))) die("memory");
+    if (!c->came && !(c->came = malloc(ROOM))) die("memory");
     if (c->written) {
         memmove(c->came, c->came + c->written, c->have - c->written);
         c->have -= c->written;
         c->written = 0;
     }
-    if (c->ended || count > WINDOW - c->have) die_because("more came than there is room for");
+    if (c->ended || count > ROOM - c->have) die_because("more came than there is room for");
     memcpy(c->came + c->have, bytes, count);
     c->have += count;
     write_channel(c);
 }
 
-static int has_room(uint32_t more) {
+int has_room(uint32_t more) {
     uint32_t have = 0;
     for (struct channel *c = channels; c < channels + used; c++) have += c->id != 0;
     return have + more <= CHANNELS_MAX;
@@ -276,6 +274,7 @@ static int kind_of(int fd) {
     int flags = fcntl(fd, F_GETFL);
     if (flags < 0 || fstat(fd, &info)) die("descriptor");
     if (S_ISREG(info.st_mode)) return FILED;
+    if (!outside && S_ISSOCK(info.st_mode)) return kind_of_socket(fd);
     if ((flags & O_ACCMODE) == O_RDONLY) return READING;
     if ((flags & O_ACCMODE) == O_WRONLY) return WRITING;
     return isatty(fd) ? TERMINALS : BOTH;
@@ -298,10 +297,25 @@ static size_t put_refusal(char *at, uint32_t job) {
     return sizeof h + sizeof why;
 }
 
+/* The message, without descriptors, that a socket could not be made. */
+static size_t put_unmade(char *at, uint32_t request) {
+    const uint32_t none = 0;
+    const uint64_t why = EMFILE;
+    const struct header h = {PROTOCOL_VERSION, MADE, request, sizeof why};
+    memcpy(at, &none, sizeof none);
+    memcpy(at + sizeof none, &h, sizeof h);
+    memcpy(at + sizeof none + sizeof h, &why, sizeof why);
+    return sizeof none + sizeof h + sizeof why;
+}
+
 /* There is no room for one more command, which is no reason to end the others. */
 static void refuse(const struct header *h, const int *fds, uint32_t n) {
     char reply[REPLY_MAX];
     for (uint32_t i = 0; i < n; i++) close(fds[i]);
+    if (h->kind == MADE) {
+        queue_frame(PACKET, 0, reply, put_unmade(reply, h->id));
+        return;
+    }
     if (h->kind != SPAWN) die_because("no descriptors are left: raise the limit of open files (ulimit -n)");
     while (send(control, reply, put_refusal(reply, h->id), MSG_NOSIGNAL) < 0)
         if (errno != EINTR) _exit(0);
@@ -336,10 +350,9 @@ static void take_message(void) {
     size_t at = 0;
     memcpy(frame, &n, sizeof n), at += sizeof n;
     for (uint32_t i = 0; i < n; i++) {
-        uint32_t pair[2] = {(uint32_t)kind_of(fds[i]), next_id};
-        next_id += 2; /* odd numbers are one side's, even ones the other's */
+        uint32_t pair[2] = {(uint32_t)kind_of(fds[i]), new_id()};
         if (pair[0] == FILED) queue_file(pair[1], fds[i]);
-        else open_channel(pair[1], fds[i], (int)pair[0], pair[0] != WRITING, pair[0] != READING);
+        else open_channel(pair[1], fds[i], (int)pair[0], pair[0] != WRITING, pair[0] != READING && pair[0] != LISTENERS);
         memcpy(frame + at, pair, sizeof pair), at += sizeof pair;
     }
     memcpy(frame + at, packet, (size_t)got);
@@ -355,7 +368,7 @@ static int take_blob(uint32_t id) {
             else lseek(fd, 0, SEEK_SET);
             return fd;
         }
-    return memfd_create("ringfence-message", MFD_CLOEXEC);
+    return (int)syscall(SYS_memfd_create, "ringfence-message", MFD_CLOEXEC);
 }
 
 static void add_blob(uint32_t id, const char *bytes, uint32_t count) {
@@ -367,7 +380,7 @@ static void add_blob(uint32_t id, const char *bytes, uint32_t count) {
         if (!blobs[i].id) {
             at = i;
             blobs[i].id = id;
-            blobs[i].fd = memfd_create("ringfence-message", MFD_CLOEXEC);
+            blobs[i].fd = (int)syscall(SYS_memfd_create, "ringfence-message", MFD_CLOEXEC);
             if (blobs[i].fd < 0 && errno != EMFILE && errno != ENFILE) die("memory file");
         }
     if (at < 0 || count > BODY_MAX - blobs[at].size) die_because("too many files came with a message, or one too long");
@@ -409,6 +422,12 @@ static int make_end(uint32_t kind, uint32_t id) {
         if (tcsetattr(ends[1], TCSANOW, &plain)) break;
         open_channel(id, ends[1], TERMINALS, 1, 1);
         return ends[0];
+    case LISTENERS:
+    case DATAGRAMS:
+    case CONNECTIONS:
+        if (!outside) break;
+        if ((number = make_network_end(kind, id)) >= 0 || errno == EMFILE || errno == ENFILE) return number;
+        break;
     }
     if (!outside && kind <= FILED && (errno == EMFILE || errno == ENFILE)) return -1;
     die_because("a descriptor came that cannot be passed on");
@@ -470,7 +489,7 @@ static int tell_ends(void) {
 static void pass_on(const char *bytes, uint32_t count) {
     uint32_t n, pairs[FDS_MAX][2];
     int fds[FDS_MAX];
-    char space[CMSG_SPACE(sizeof(int) * FDS_MAX)] = {0};
+    char space[CMSG_SPACE(sizeof(int) * FDS_MAX)] = {0}, unmade[REPLY_MAX];
     if (count < sizeof n) die_because("a message is too short");
     memcpy(&n, bytes, sizeof n);
     if (n > (outside ? 1 : FDS_MAX) || count < sizeof n + n * sizeof *pairs + sizeof(struct header)) die_because("a message is too short");
@@ -484,9 +503,16 @@ static void pass_on(const char *bytes, uint32_t count) {
         return;
     }
     for (uint32_t i = 0; i < n; i++) {
-        if ((pairs[i][1] & 1) == (next_id & 1)) die_because("a channel has a number of ours");
+        if (is_own_id(pairs[i][1])) die_because("a channel has a number of ours");
+        if (outside && (h.kind == MADE) != (pairs[i][0] >= LISTENERS)) die_because("a descriptor came with a message that has none of its kind");
         errno = 0;
         if ((fds[i] = make_end(pairs[i][0], pairs[i][1])) < 0) {
+            if (h.kind == MADE) {
+                queue_frame(STOP, pairs[i][1], NULL, 0);
+                queue_frame(END, pairs[i][1], NULL, 0);
+                n = 0, at = sizeof n, count = (uint32_t)put_unmade(unmade, h.id), bytes = unmade;
+                break;
+            }
             if (h.kind != SPAWN) die_because("no descriptors are left: raise the limit of open files");
             take_back(h.id, pairs, fds, i, n);
             return;
@@ -524,8 +550,11 @@ static void take_frame(const struct frame *f, const char *bytes) {
     case PACKET: pass_on(bytes, f->length); return;
     case BLOB: add_blob(f->channel, bytes, f->length); return;
     case DATA:
+        if (c && (c->kind == LISTENERS || c->kind == DATAGRAMS)) break;
         if (c) take_data(c, bytes, f->length);
         return;
+    case ACCEPTED: take_accepted(c, bytes, f->length); return;
+    case UDP: take_udp(c, bytes, f->length); return;
     case END:
         if (!c || !c->writes) return;
         c->ended = 1;
@@ -538,7 +567,7 @@ static void take_frame(const struct frame *f, const char *bytes) {
         if (f->length != sizeof room) break;
         memcpy(&room, bytes, sizeof room);
         if (!c) return;
-        if (room > WINDOW - c->credit) break;
+        if (room > first_credit(c->kind) - c->credit) break;
         c->credit += room;
         return;
     case SIZE:
@@ -594,6 +623,8 @@ static void take_incoming(void) {
     in_have -= at;
 }
 
+static int is_stream(const struct channel *c) { return c->id && c->kind != LISTENERS && c->kind != DATAGRAMS; }
+
 noreturn static void carry_on(void) {
     /* Only those that something is wanted of: poll(2) takes no more entries than the process may have descriptors, and one
      * that nothing is wanted of would still report that its other end is gone, again and again. */
@@ -606,15 +637,16 @@ noreturn static void carry_on(void) {
     }
     for (;;) {
         int roomy = out_have - out_sent < OUTGOING_MAX, terminals = 0, waiting = tell_ends();
-        wait[0] = (struct pollfd){.fd = roomy ? control : -1, .events = POLLIN};
-        wait[1] = (struct pollfd){.fd = from, .events = POLLIN};
+        wait[0] = (struct pollfd){.fd = control, .events = roomy ? POLLIN : 0};
+        wait[1] = (struct pollfd){.fd = outside && out_have - out_sent > UNREAD_MAX ? -1 : from, .events = POLLIN};
         wait[2] = (struct pollfd){.fd = out_have > out_sent ? to : -1, .events = POLLOUT};
         nfds_t count = 3;
         for (struct channel *c = channels; c < channels + used; c++) {
-            short events = 0;
-            if (c->id && c->reads && c->credit && roomy && (c->turn != WAITS || printed_first(c))) events |= POLLIN;
-            if (c->id && c->writes && c->have > c->written && may_write(c)) events |= POLLOUT;
-            if (events) {
+            short events = 0, network = c->id && c->kind >= LISTENERS ? network_events(c) : -1;
+            if (is_stream(c) && c->reads && c->credit && roomy && (c->turn != WAITS || printed_first(c))) events |= POLLIN;
+            if (is_stream(c) && c->writes && c->have > c->written && may_write(c)) events |= POLLOUT;
+            if (network > 0) events |= roomy ? network : network & ~POLLIN;
+            if (events || network == 0) {
                 whose[count] = c;
                 wait[count++] = (struct pollfd){.fd = c->fd, .events = events};
             }
@@ -630,10 +662,12 @@ noreturn static void carry_on(void) {
         for (nfds_t i = 3; i < count; i++) {
             struct channel *c = whose[i];
             if (!wait[i].revents || !c->id || c->fd != wait[i].fd) continue;
-            if (wait[i].events & POLLOUT && c->writes && c->have > c->written) write_channel(c);
-            if (c->id && wait[i].events & POLLIN && c->reads && c->credit) read_channel(c);
+            if (is_stream(c) && wait[i].events & POLLOUT && c->writes && c->have > c->written) write_channel(c);
+            if (is_stream(c) && wait[i].events & POLLIN && c->reads && c->credit) read_channel(c);
+            if (c->id && c->kind >= LISTENERS) serve_network(c, wait[i].revents);
         }
-        if (wait[0].revents) take_message();
+        if (!roomy && wait[0].revents & POLLHUP) _exit(0); /* and nobody waits for the other side to read */
+        if (roomy && wait[0].revents) take_message();
         if (wait[1].revents) take_incoming();
         if (out_have > out_sent) send_outgoing();
     }
@@ -652,7 +686,7 @@ noreturn static void carry_on(void) {
 /* Move bytes, wait, make and close ends, keep memory, say what is wrong, leave. No program, no process, no address. */
 static const unsigned own_calls[] = {
     SYS_read, SYS_write, SYS_readv, SYS_writev, SYS_pread64, SYS_recvmsg, SYS_sendmsg, SYS_sendto, SYS_recvfrom,
-    SYS_ppoll, SYS_close, SYS_shutdown, SYS_fcntl, SYS_ioctl, SYS_fstat, SYS_openat,
+    SYS_ppoll, SYS_close, SYS_shutdown, SYS_fcntl, SYS_ioctl, SYS_fstat, SYS_openat, SYS_socketpair,
     SYS_brk, SYS_mmap, SYS_munmap, SYS_mremap, SYS_madvise, SYS_mprotect,
     SYS_clock_gettime, SYS_rt_sigaction, SYS_rt_sigprocmask, SYS_rt_sigreturn, SYS_gettid, SYS_getpid, SYS_exit, SYS_exit_group,
 #ifdef SYS_newfstatat

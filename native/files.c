@@ -38,7 +38,7 @@
 
 enum { REQUEST = 1, GO, DATA, END, STOP };                /* manager to us; the frames' kinds */
 enum { PLACE = 16, CONTENT, ENTRIES, DONE, ERROR };       /* us to manager */
-enum { FOLLOW = 1, APPEND = 2, PARENTS = 4, EXIST_OK = 8, RECURSIVE = 16, WITH_MODE = 32, MISSING_OK = 64 };
+enum { FOLLOW = 1, APPEND = 2, PARENTS = 4, EXIST_OK = 8, RECURSIVE = 16, WITH_MODE = 32, MISSING_OK = 64, PART = 128 };
 
 struct frame {
     uint32_t kind, call, length;
@@ -183,7 +183,8 @@ static int find_real(const char *path) {
     return 0;
 }
 
-static int read_file(const char *path, uint64_t limit) {
+/* With PART, up to so many bytes from `offset` on, however large it is; else all of it, if that is no more. */
+static int read_file(const char *path, unsigned flags, uint64_t offset, uint64_t limit) {
     struct stat info;
     int fault, fd;
     if (stat(path, &info)) return errno;
@@ -195,9 +196,11 @@ static int read_file(const char *path, uint64_t limit) {
     if (fd < 0) return errno;
     fault = fstat(fd, &info) ? errno : plain(&info);
     if (!fault) fault = tell_place(fd);
-    if (!fault && (uint64_t)info.st_size > limit) fault = EFBIG;
-    for (uint64_t got = 0; !fault;) {
-        ssize_t n = read(fd, in, sizeof in);
+    if (!fault && !(flags & PART) && (uint64_t)info.st_size > limit) fault = EFBIG;
+    if (!fault && flags & PART && (offset > INT64_MAX || lseek(fd, (off_t)offset, SEEK_SET) < 0)) fault = EINVAL;
+    for (uint64_t got = 0; !fault && !(flags & PART && got == limit);) {
+        uint64_t wanted = flags & PART && limit - got < sizeof in ? limit - got : sizeof in;
+        ssize_t n = read(fd, in, (size_t)wanted);
         if (n < 0 && errno == EINTR) continue;
         if (n < 0) fault = errno;
         if (n <= 0) break;
@@ -425,14 +428,15 @@ static int change(const char *what, const char *path, const char *second, unsign
 
 /* --- the loop ------------------------------------------------------------------------------------------------------ */
 
-/* Words: OPERATION FLAGS MODE LIMIT PATH SECOND; the last is empty where there is one path. */
+/* Words: OPERATION FLAGS MODE LIMIT PATH SECOND; the last is empty where there is one path. Of a part, MODE is where it
+   begins. */
 static int perform(struct words w) {
     const char *what = word(&w);
     unsigned flags = (unsigned)number(&w);
-    mode_t mode = (mode_t)number(&w);
-    uint64_t limit = number(&w);
+    uint64_t offset = number(&w), limit = number(&w);
+    mode_t mode = (mode_t)offset;
     const char *path = word(&w), *second = word(&w);
-    if (!strcmp(what, "read")) return read_file(path, limit);
+    if (!strcmp(what, "read")) return read_file(path, flags, offset, limit);
     if (!strcmp(what, "stat")) return look(path, flags, 1);
     if (!strcmp(what, "realpath")) return flags & MISSING_OK ? find_real(path) : look(path, FOLLOW, 0);
     if (!strcmp(what, "list")) return list(path, limit);

@@ -23,6 +23,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <netinet/in.h>
 #include <poll.h>
 #include <signal.h>
 #include <stddef.h>
@@ -110,9 +111,21 @@ static void send_descriptor(uint32_t kind, uint32_t id, int fd) {
         if (errno != EINTR) _exit(0);
 }
 
-/* A socket of the box's network for the manager, in a container: elsewhere a keeper outside makes them (capture.c). No copy is kept. */
+/* A connection to a server in the box. It may still be on its way: nobody waits for it here, where everybody else waits. */
+static int dial(uint32_t port) {
+    struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    errno = EINVAL;
+    int fd = port && port < 65536 ? socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0) : -1;
+    if (fd < 0 || !connect(fd, (struct sockaddr *)&to, sizeof to) || errno == EINPROGRESS) return fd;
+    int error = errno;
+    close(fd);
+    errno = error;
+    return -1;
+}
+
+/* A socket of the box's network for the manager, in a container: elsewhere a socket maker outside makes them (capture.c). No copy is kept. */
 static void send_socket(uint32_t kind, uint32_t id, uint32_t which) {
-    int fd = make_socket(kind, which);
+    int fd = kind == DIAL ? dial(which) : make_socket(kind, which);
     struct {
         struct header h;
         uint64_t error;
@@ -524,6 +537,31 @@ static void start_files(struct job *j, uint32_t id, int socket) {
     else *j = (struct job){.first = pid, .id = id};
 }
 
+/* A child that goes on as the interpreter in this program: all that a command is given and confined by, and no exec. What exec would
+ * close is closed here. Words: ARGC ENVC, the arguments and the variables. */
+static void start_resumed(struct job *j, uint32_t id, struct words w, const int *fds, int count_fds) {
+    const char *cwd = word(&w);
+    pid_t pid = can_resume() ? fork() : -1;
+    if (!pid) {
+        sigset_t none;
+        sigemptyset(&none);
+        setsid();
+        for (int i = 0; i < 3; i++)
+            if (dup2(fds[i], i) < 0) _exit(127);
+        if (count_fds > 3 && dup2(fds[3], EXTRA_FD) < 0) _exit(127);
+        prctl(PR_SET_CHILD_SUBREAPER, 1);
+        tag_self(id);
+        if (chdir(cwd) || (domain >= 0 && syscall(SYS_landlock_restrict_self, domain, 0))) _exit(127);
+        if (syscall(SYS_close_range, 3u, EXTRA_FD - 1u, 0u) || syscall(SYS_close_range, EXTRA_FD + 1u, ~0u, 0u)) _exit(127);
+        if (prctl(PR_SET_DUMPABLE, 1)) _exit(127); /* as after exec */
+        prctl(PR_SET_NAME, "python3");
+        sigprocmask(SIG_SETMASK, &none, NULL);
+        resume(w);
+    }
+    if (pid < 0) failed(id, can_resume() ? errno : ENOSYS, STARTING);
+    else *j = (struct job){.first = pid, .id = id};
+}
+
 /* Words: MANNER [ROWS COLUMNS] CWD ARGC ENVC then the arguments and the variables. Descriptors: stdin, stdout, stderr, perhaps two more. */
 static void spawn(uint32_t id, struct words w, int *fds, int count_fds) {
     struct job *j = job_of(0);
@@ -535,6 +573,10 @@ static void spawn(uint32_t id, struct words w, int *fds, int count_fds) {
     }
     if (manner & SERVES_FILES) {
         start_files(j, id, fds[0]);
+        return;
+    }
+    if (manner & RESUMES) {
+        start_resumed(j, id, w, fds, count_fds);
         return;
     }
     if (manner & KEEPS && !has_tags()) { /* what it leaves could not be told from what another leaves */
@@ -665,7 +707,7 @@ static int serve(void) {
     }
     case LISTEN:
     case DATAGRAM:
-    case UNCONNECTED:
+    case DIAL:
         if (!configured) die_because("a socket was asked for before the configuration");
         send_socket(h.kind, h.id, (uint32_t)number(&w));
         break;
@@ -689,6 +731,9 @@ static int serve(void) {
     default: die_because("a message of unknown kind");
     }
     for (int i = 0; i < n; i++) close(fds[i]);
+    /* Words and variables of one command are not the next one's to know, and an interpreter may be forked from us. */
+    wipe(packet, (size_t)got);
+    if (large) wipe(large, h.length);
     free(large);
     return 1;
 }

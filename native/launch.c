@@ -125,12 +125,13 @@ static int mapping(unsigned uid, unsigned gid, unsigned dedicated_uid, unsigned 
 static char area[] = "/sys"; /* where the new root is built, in our own mount namespace: no file of anybody lies there */
 
 /* The path of NAME in the new root, its parents made. */
+static char area_path[4096 + sizeof area];
 static const char *at(const char *name) {
-    static char path[4096 + sizeof area];
+    char *const path = area_path;
     size_t size = strlen(name);
     if (*name != '/' || size > 4000 || strstr(name, "/../") || (size > 2 && !strcmp(name + size - 3, "/..")))
         die_because("a plan holds a path that cannot be");
-    snprintf(path, sizeof path, "%s%s", area, strcmp(name, "/") ? name : "");
+    snprintf(path, sizeof area_path, "%s%s", area, strcmp(name, "/") ? name : "");
     for (char *slash = strchr(path + sizeof area, '/'); slash; slash = strchr(slash + 1, '/')) {
         struct stat there;
         *slash = 0;
@@ -456,11 +457,28 @@ static void enter(uid_t uid, gid_t gid, uid_t inside_uid, gid_t inside_gid) {
     if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)) die("no_new_privs");
 }
 
+static struct words whole; /* the plan */
+
+/* What exec takes away besides: capabilities, and what is in memory. A plan tells of paths outside, and an interpreter may be forked
+ * from us later. */
+noreturn static void stay(int control, int memory) {
+    struct {
+        uint32_t version;
+        int pid;
+    } head = {0x20080522, 0};
+    uint32_t none[6] = {0};
+    if (syscall(SYS_capset, &head, none)) die("capabilities");
+    if (prctl(PR_SET_PDEATHSIG, SIGKILL)) die("parent-death signal");
+    wipe(whole.at, (size_t)(whole.end - whole.at));
+    wipe(area_path, sizeof area_path);
+    init(control, memory);
+}
+
 /* The way into the wall, one verb after the other:
  *
  *   join FILE                     write ourselves into a cgroup
- *   capture FD UID GID            a network namespace of our own in which every address is local, and a keeper with these ids that makes sockets
- *                                 there for whoever has the other end of FD; before `join`, because the keeper is no process of the box's
+ *   capture FD UID GID            a network namespace of our own in which every address is local, and a socket maker with these ids that makes sockets
+ *                                 there for whoever has the other end of FD; before `join`, because the socket maker is no process of the box's
  *   captured                      end here if the network is still the one that we were started in, or has an interface besides its loopback
  *   private                       a mount namespace of our own
  *   network                       a network namespace of our own, its loopback up; bubblewrap's has no second addresses
@@ -480,6 +498,7 @@ static void enter(uid_t uid, gid_t gid, uid_t inside_uid, gid_t inside_gid) {
  *   become UID GID                leave uid 0 for good
  *   enter UID GID UID GID         for the wall without bubblewrap: our ids, and what they look like inside
  *   exec ARGV...
+ *   stay FD FD                    be PID 1 without exec: the control socket, and what holds a shadow's changes, or 0
  *   attach NUMBER PATH            for a container engine: put a writable copy at PATH of the host, from where it is mounted
  *   built                         the wall is the container engine's business; the guardian stays
  */
@@ -577,6 +596,9 @@ noreturn static void prepare(struct words w) {
             if (which >= count) die_because("a plan attaches what it did not take");
             set_attributes(trees[which], ATTR_NOSUID | ATTR_NODEV, -1, path);
             if (syscall(SYS_move_mount, trees[which], "", AT_FDCWD, path, MOVE_FROM_EMPTY_PATH)) die(path);
+        } else if (!strcmp(verb, "stay")) {
+            int control = (int)number(&w), memory = (int)number(&w);
+            stay(control, memory ? memory : -1);
         } else if (!strcmp(verb, "built")) {
             _exit(0);
         } else if (!strcmp(verb, "exec")) {
@@ -729,6 +751,7 @@ noreturn void launch(int plan, pid_t owner) {
     setsid(); /* the caller's Ctrl-C is the caller's to handle */
     umask(022); /* what is built is for the box's user to enter, who may be another; PID 1 is told its own */
     struct words w = slurp(plan), cleanup = w;
+    whole = w;
     int lifeline = -1, first = 0;
     fcntl(plan, F_SETFD, FD_CLOEXEC);
     struct duty d;

@@ -20,7 +20,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 #include <sys/statvfs.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -183,7 +182,7 @@ static int put_copy(int parent, const char *name, int object, const struct stat 
     char temporary[48], path[64];
     uint64_t random;
     struct stat there;
-    if (getrandom(&random, sizeof random, 0) != sizeof random) return -1;
+    if (syscall(SYS_getrandom, &random, sizeof random, 0) != sizeof random) return -1;
     snprintf(temporary, sizeof temporary, ".ringfence-%016llx", (unsigned long long)random);
     snprintf(path, sizeof path, "/proc/self/fd/%d", object);
     int from = empty ? -1 : open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);

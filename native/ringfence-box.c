@@ -75,6 +75,10 @@ struct words slurp(int fd) {
     return (struct words){text, text + size};
 }
 
+void wipe(char *at, size_t size) {
+    for (volatile char *text = at; size; size--) *text++ = 0;
+}
+
 void write_text(const char *path, const char *text) {
     int fd = open(path, O_WRONLY | O_CLOEXEC);
     if (fd < 0) die(path);

@@ -24,7 +24,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/random.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -186,7 +185,7 @@ void supervise(int listener, int rules, int ring, int manager) {
     self.ring = mmap(NULL, (size_t)info.st_size, PROT_READ | PROT_WRITE, MAP_SHARED, ring, 0);
     if (self.ring == MAP_FAILED) die("ring");
     self.ring->size = (uint64_t)info.st_size - sizeof *self.ring;
-    if (getrandom(self.key, sizeof self.key, 0) != sizeof self.key) die("random");
+    if (syscall(SYS_getrandom, self.key, sizeof self.key, 0) != (long)sizeof self.key) die("random");
     find_tags();
     broker_ready();
     listening = listener;

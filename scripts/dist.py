@@ -31,6 +31,7 @@ DIST = ROOT / "dist"
 # e_machine of an ELF file
 ELF_MACHINES = {"x86_64": 62, "aarch64": 183}
 HELPER = "ringfence/_native/ringfence-box"
+LIBRARY = "ringfence/_native/ringfence-zygote.so"
 FRONT = "scripts/ringfence"
 # What comes from outside of src/.
 ADDED = {
@@ -72,7 +73,7 @@ def main() -> None:
             for libc in SYSTEMS:
                 wheel = publish(built, machine, libc)
                 check_wheel(wheel, machine, libc, package)
-                audit(wheel)
+                audit(wheel, libc)
     run("twine", "check", "--strict", *map(str, sorted(DIST.iterdir())))
     for file in sorted(DIST.iterdir()):
         print(f"{digest(file)}  {file.stat().st_size:>9,}  {file.name}")
@@ -101,7 +102,8 @@ def build_wheel(sdist: Path, machine: str, target: Path) -> Path:
 
 
 def publish(built: Path, machine: str, libc: str) -> Path:
-    """The same wheel, for one C library: with its tags, and on musl without the one requirement."""
+    """The same wheel, for one C library: with its tags, and on musl without the one requirement and the library that is
+    for interpreters of glibc."""
     systems = [f"{system}_{machine}" for system in SYSTEMS[libc]]
     name, version, *_ = built.name.split("-")
     made = DIST / f"{name}-{version}-py3-none-{'.'.join(systems)}.whl"
@@ -110,7 +112,7 @@ def publish(built: Path, machine: str, libc: str) -> Path:
         record = []
         for entry in source.infolist():
             data = source.read(entry)
-            if entry.filename == f"{info}/RECORD":
+            if entry.filename == f"{info}/RECORD" or (entry.filename == LIBRARY and libc == "musl"):
                 continue
             if entry.filename == f"{info}/WHEEL":
                 kept = [line for line in data.decode().splitlines() if not line.startswith("Tag: ")]
@@ -151,9 +153,10 @@ def check_wheel(wheel: Path, machine: str, libc: str, package: set[str]) -> None
         (info,) = {name.partition("/")[0] for name in names if ".dist-info/" in name}
         own = {name for name in names if not name.startswith(f"{info}/")}
         front = f"{info.removesuffix('.dist-info')}.data/{FRONT}"
-        if own != (expected := package | ADDED | {front}):
+        library = {LIBRARY} if libc == "glibc" else set()
+        if own != (expected := package | ADDED | {front, f"{front}-shell"} | library):
             raise Fault(f"{wheel.name}: too many or missing: {', '.join(sorted(own ^ expected)[:10])}")
-        for program in (HELPER, front):
+        for program in (HELPER, front, f"{front}-shell"):
             check_program(wheel, program, archive.read(program), machine)
             if not archive.getinfo(program).external_attr >> 16 & 0o111:
                 raise Fault(f"{wheel.name}: {program} is not executable")
@@ -183,9 +186,12 @@ def check_program(wheel: Path, name: str, data: bytes, machine: str) -> None:
         raise Fault(f"{wheel.name}: {name} is linked dynamically")
 
 
-def audit(wheel: Path) -> None:
+def audit(wheel: Path, libc: str) -> None:
+    """It needs no library but, on glibc, the oldest version of that."""
     said = " ".join(run("auditwheel", "show", str(wheel)).split())
-    if "requires no external shared libraries" not in said:
+    oldest = SYSTEMS["glibc"][0]
+    fits = "requires no external shared libraries" if libc == "musl" else f'platform tag: "{oldest}_'
+    if fits not in said:
         raise Fault(said)
     print(f"auditwheel: {said}")
 

@@ -6,7 +6,7 @@
 #   scripts/docker-engine.sh archive DIRECTORY      as root: makes only the archive of the image, DIRECTORY/rootfs.tar
 #
 # Data, state, socket and log of the daemon lie below DIRECTORY. IMAGE (default: ringfence/test) is made by debootstrap from
-# the packages that apt-get knows: Debian's smallest, with bash, git and python3. Its archive is kept for the next time. If
+# the packages that apt-get knows: Debian's smallest, with bash, git, ssh and python3. Its archive is kept for the next time. If
 # docker.io or debootstrap are missing, they are installed. RINGFENCE_DOCKER_GROUP=GID lets a group use the socket: whoever
 # is in it has root's power. RINGFENCE_RUNSC_PATH registers a runsc as the runtime of that name.
 set -eu
@@ -111,7 +111,7 @@ make_archive() {
         root=$HERE/rootfs
         codename=$(. /etc/os-release && echo "${VERSION_CODENAME:-stable}")
         rm -rf "$root"
-        quietly debootstrap --variant=minbase --include=bash,git,python3,procps "$codename" "$root" || return 1
+        quietly debootstrap --variant=minbase --include=bash,git,openssh-client,python3,procps "$codename" "$root" || return 1
         rm -rf "$root"/var/cache/apt/* "$root"/var/lib/apt/lists/*
         tar -C "$root" --one-file-system -cf "$archive.part" . && mv "$archive.part" "$archive"
         rm -rf "$root"

@@ -22,6 +22,8 @@ HELPER=src/ringfence/_native/ringfence-box
 # command, Debian packages, what is lost without it
 TOOLS='
 cc       gcc,libc6-dev    the helper is compiled by zig from PyPI (a large download); tests that compile C are skipped
+chromium-headless-shell chromium-headless-shell tests of the browser are skipped
+clang    clang,lld,wasi-libc,libclang-rt-14-dev-wasm32 WASI boxes are built without their small tools (ls, grep, jq ...), and tests of these are skipped
 curl     curl             tests of curl in a box are skipped
 git      git              tests of git in a workspace are skipped
 ip       iproute2         tests of real clients in a network made for them are skipped
@@ -59,6 +61,7 @@ main() {
         install_project
         compile_project
     fi
+    if [ $LEVEL = dev ]; then prepare_wasi; fi
     fingerprint $LEVEL >"$(stamp $LEVEL)"
     say "done: $VENV ($("$VENV/bin/python" --version))"
 }
@@ -75,7 +78,7 @@ fingerprint() {
     {
         pwd
         echo "${RINGFENCE_PYTHON-}"
-        cat pyproject.toml "$(lock "$1")" hatch_build.py scripts/setup.sh native/* native/front/* 2>/dev/null || true
+        cat pyproject.toml "$(lock "$1")" hatch_build.py scripts/setup.sh native/* native/front/* native/userland/* 2>/dev/null || true
     } | sha256sum
 }
 
@@ -212,6 +215,13 @@ install_project() {
     if [ -n "$needs" ]; then $pip install -q --target $VENV/for-the-build $needs; fi
     PYTHONPATH=$PWD/$VENV/for-the-build $pip install -q --no-build-isolation --no-deps -e .
     rm -rf $VENV/for-the-build
+}
+
+# CPython for WASI, built and compiled once for all tests; it takes a minute.
+prepare_wasi() {
+    say "preparing WASI for tests"
+    RINGFENCE_KEEPER=off RINGFENCE_WASI_DIR="$PWD/$VENV/wasi" "$VENV/bin/ringfence-python" bundle prepare >&2 ||
+        say "left out: WASI, so its tests are skipped"
 }
 
 # Where PYTHONDONTWRITEBYTECODE is set, or somebody who may not write here runs us, every start would compile everything.

@@ -4,6 +4,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 extern char **environ;
 
@@ -15,6 +16,9 @@ struct place {
 
 /* place.c: false if there is no such directory that is safe, or no keeper is wanted. */
 bool find_place(struct place *place, const char *script);
+/* What makes calls alike, so that a box may wait for the next: variables, directory, signals, and the words that are no
+ * command. It only leads to a box; whether that is the right one is found out by whoever has it. */
+uint64_t kind_of_call(int argc, char **argv, uint64_t ignored, uint64_t blocked);
 /* Whether the modules of a running interpreter depend on this variable ("NAME=value"). */
 bool is_of_the_image(const char *entry);
 

@@ -40,6 +40,7 @@ struct request {
     int32_t numbers[MOST_DESCRIPTORS];
     int descriptors[OWN_DESCRIPTORS + MOST_DESCRIPTORS];
     size_t count; /* of `numbers` */
+    uint64_t kind;
 };
 
 static bool is_mine(int connection)
@@ -115,15 +116,15 @@ static void ignored_signals(sigset_t *ignored)
     }
 }
 
-static bool write_words(int file, int argc, char **argv, const sigset_t *ignored, const sigset_t *blocked)
+static bool write_words(int file, int argc, char **argv, uint64_t ignored, uint64_t blocked)
 {
     FILE *out = fdopen(dup(file), "w");
     if (out == NULL)
         return false;
     mode_t mask = umask(0);
     umask(mask);
-    fprintf(out, "%o %llx %llx %d\n", (unsigned)mask, (unsigned long long)as_mask(ignored),
-            (unsigned long long)as_mask(blocked), argc);
+    fprintf(out, "%o %llx %llx %d\n", (unsigned)mask, (unsigned long long)ignored,
+            (unsigned long long)blocked, argc);
     for (int i = 0; i < argc; i++)
         fwrite(argv[i], 1, strlen(argv[i]) + 1, out);
     for (char **entry = environ; *entry != NULL; entry++)
@@ -135,8 +136,10 @@ static bool write_words(int file, int argc, char **argv, const sigset_t *ignored
 
 static bool send_request(int connection, struct request *request)
 {
-    static const char magic[8] = "RFCALL1";
-    struct iovec parts[] = {{(void *)magic, sizeof magic}, {request->numbers, request->count * sizeof(int32_t)}};
+    static const char magic[8] = "RFCALL2";
+    struct iovec parts[] = {{(void *)magic, sizeof magic},
+                            {&request->kind, sizeof request->kind},
+                            {request->numbers, request->count * sizeof(int32_t)}};
     size_t size = (OWN_DESCRIPTORS + request->count) * sizeof(int);
     union {
         struct cmsghdr header;
@@ -144,7 +147,7 @@ static bool send_request(int connection, struct request *request)
     } control;
     memset(&control, 0, sizeof control);
     struct msghdr message = {
-        .msg_iov = parts, .msg_iovlen = 2, .msg_control = control.space, .msg_controllen = CMSG_SPACE(size)};
+        .msg_iov = parts, .msg_iovlen = 3, .msg_control = control.space, .msg_controllen = CMSG_SPACE(size)};
     struct cmsghdr *header = CMSG_FIRSTHDR(&message);
     header->cmsg_level = SOL_SOCKET;
     header->cmsg_type = SCM_RIGHTS;
@@ -199,12 +202,21 @@ static int lose(const struct termios *before)
     return LOST;
 }
 
-static int stand_for_it(int connection, int signals, const struct termios *before)
+/* The child says itself how it ended, if it then still has a box to take down; else its keeper does. */
+static int stand_for_it(int connection, int line, int signals, const struct termios *before)
 {
-    struct pollfd waiting[] = {{.fd = connection, .events = POLLIN}, {.fd = signals, .events = POLLIN}};
+    struct pollfd waiting[] = {{.fd = connection, .events = POLLIN},
+                               {.fd = signals, .events = POLLIN},
+                               {.fd = line, .events = POLLIN}};
     for (;;) {
-        if (poll(waiting, 2, -1) < 0 && errno != EINTR)
+        if (poll(waiting, 3, -1) < 0 && errno != EINTR)
             return lose(before);
+        unsigned char last[2];
+        if (waiting[2].revents) {
+            if (recv(line, last, sizeof last, MSG_DONTWAIT) == sizeof last && last[0] == 'E')
+                return last[1];
+            waiting[2].fd = -1;
+        }
         struct signalfd_siginfo came;
         if (waiting[1].revents & POLLIN && read(signals, &came, sizeof came) == sizeof came) {
             unsigned char passed[] = {'S', (unsigned char)came.ssi_signo};
@@ -272,6 +284,7 @@ int hand_over(const struct place *place, int argc, char **argv, bool *absent)
     sigset_t ignored, blocked;
     ignored_signals(&ignored);
     sigprocmask(SIG_SETMASK, NULL, &blocked);
+    request.kind = kind_of_call(argc, argv, as_mask(&ignored), as_mask(&blocked));
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) != 0 ||
         (words = memfd_create("ringfence-call", MFD_CLOEXEC)) < 0 ||
         (here = open(".", O_PATH | O_DIRECTORY | O_CLOEXEC)) < 0)
@@ -284,7 +297,7 @@ int hand_over(const struct place *place, int argc, char **argv, bool *absent)
     request.descriptors[1] = words;
     request.descriptors[2] = here;
     if (!list_descriptors(&request, own, sizeof own / sizeof *own) ||
-        !write_words(words, argc, argv, &ignored, &blocked) || !send_request(connection, &request))
+        !write_words(words, argc, argv, as_mask(&ignored), as_mask(&blocked)) || !send_request(connection, &request))
         goto plain;
     close(pair[1]);
     pair[1] = -1;
@@ -294,8 +307,7 @@ int hand_over(const struct place *place, int argc, char **argv, bool *absent)
         sigprocmask(SIG_SETMASK, &blocked, NULL);
         goto plain;
     }
-    send(connection, "S", 2, MSG_NOSIGNAL); /* no signal: it has begun, and counts */
-    code = stand_for_it(connection, signals, terminal ? &before : NULL);
+    code = stand_for_it(connection, pair[0], signals, terminal ? &before : NULL);
 plain:
     for (int *each = (int[]){connection, pair[0], pair[1], words, here, signals, -2}; *each != -2; each++)
         if (*each >= 0)

@@ -19,6 +19,7 @@
 #include <strings.h>
 #include <stdlib.h>
 #include <sys/auxv.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 #include "front.h"
@@ -42,6 +43,8 @@ static bool is_keeper_wanted(int argc, char **argv)
         return false;
     if (getauxval(AT_SECURE) || getuid() != geteuid() || getgid() != getegid())
         return false;
+    if (prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) != 0) /* a keeper could not tell who of its callers is walled in */
+        return false;
     for (int number = 0; number < 3; number++)
         if (fcntl(number, F_GETFD) < 0) /* what we open would take its number */
             return false;
@@ -49,6 +52,22 @@ static bool is_keeper_wanted(int argc, char **argv)
         return false;
     const char *building = getenv("CI");
     return (said != NULL && *said) || building == NULL || !*building || is_no(building);
+}
+
+/* By the name `ringfence-shell` it is `ringfence hook run`, for settings that take one program: SHELL and the like. */
+static char **as_shell(int *argc, char **argv)
+{
+    char **words = calloc((size_t)*argc + 4, sizeof *words);
+    if (words == NULL)
+        return NULL;
+    int count = 0;
+    words[count++] = *argc > 0 ? argv[0] : "ringfence-shell";
+    words[count++] = "hook";
+    words[count++] = "run";
+    for (int i = 1; i < *argc; i++)
+        words[count++] = argv[i];
+    *argc = count;
+    return words;
 }
 
 int main(int argc, char **argv)
@@ -60,6 +79,10 @@ int main(int argc, char **argv)
         return CANNOT_RUN;
     }
     self[length] = '\0';
+    if (strcmp(strrchr(self, '/'), "/ringfence-shell") == 0 && (argv = as_shell(&argc, argv)) == NULL) {
+        fprintf(stderr, "ringfence: error: no memory\n");
+        return CANNOT_RUN;
+    }
     *strrchr(self, '/') = '\0';
     snprintf(script, sizeof script, "%s/ringfence-python", self);
 

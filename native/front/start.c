@@ -4,10 +4,12 @@
  * of many first callers one starts a keeper, and it stays taken until that one has ended, however it ended.
  */
 #define _GNU_SOURCE
+#include <dirent.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -16,7 +18,28 @@
 
 #include "front.h"
 
-enum { LOCK = 3, DIRECTORY = 4, FIRST_FREE = 5 };
+enum { LOCK = 3, DIRECTORY = 4, FIRST_FREE = 5, MOST_KEEPERS = 8 };
+
+/* Each kind of caller has one; who calls from ever new ones (containers, sessions) must not fill the memory. */
+static bool is_room(const struct place *place)
+{
+    int copy = openat(place->directory, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC), taken = 0;
+    DIR *listing = copy < 0 ? NULL : fdopendir(copy);
+    if (listing == NULL)
+        return false;
+    for (struct dirent *entry; (entry = readdir(listing)) != NULL;) {
+        size_t length = strlen(entry->d_name);
+        if (length < 5 || strcmp(entry->d_name + length - 5, ".lock") != 0)
+            continue;
+        int lock = openat(place->directory, entry->d_name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+        if (lock >= 0 && flock(lock, LOCK_SH | LOCK_NB) != 0)
+            taken++;
+        if (lock >= 0)
+            close(lock);
+    }
+    closedir(listing);
+    return taken < MOST_KEEPERS;
+}
 
 static int take_lock(const struct place *place)
 {
@@ -80,7 +103,7 @@ void start_keeper(const struct place *place, const char *script)
         waitpid(child, &status, 0);
         return;
     }
-    int lock = take_lock(place);
+    int lock = is_room(place) ? take_lock(place) : -1;
     char **variables = image_variables();
     if (lock < 0 || variables == NULL || setsid() < 0 || fork() != 0)
         _exit(0);

@@ -18,16 +18,29 @@ On the right, the builtin that each of them also is, so that `except FileNotFoun
     │   ├── NotADirectory         something else where a directory is needed                        NotADirectoryError
     │   └── PermissionDenied      the operating system refused us something that we need            PermissionError
     ├── Closed                    the sandbox, pool or file is closed, or was not started           RuntimeError
+    ├── Unreachable               a server that does not answer, or no longer                       ConnectionError
     ├── Busy                      something else uses it now; later it may work
     │   └── PoolExhausted         every box of the pool is in use, and waiting for one did not help
     ├── Damaged                   a file of Ringfence's own state that cannot be believed
     ├── InitializationFailed      the wall cannot be built on this machine
+    ├── BundleRefused             a tool's bundle that is not trusted, not whole or not what it says (see `reason`)
     ├── NotInstalled              an optional package is missing                                    ImportError
     ├── SpawnFailed               the wall stands, the program in it could not be started           OSError
     ├── Timeout                   the wall-clock limit passed, and the caller asked for `check()`   TimeoutError
     ├── ResourceLimitExceeded     a limit was hit, and the caller asked for `result.check()`
     ├── CommandFailed             a non-zero ending, and the caller asked for `result.check()`
+    ├── BrowserError              a browser, or a page in it, with which something cannot be done
+    │   ├── BrowserGone           it has ended, crashed, was never there, or says what no browser says
+    │   ├── BrowserTimeout        it, or the page, did not do it in time                            TimeoutError
+    │   ├── ElementNotFound       nothing on the page is what was named                             LookupError
+    │   ├── StaleRef              a ref of a snapshot whose element is gone                         LookupError
+    │   ├── ElementBlocked        an element that is covered, moving, hidden or disabled
+    │   └── NavigationFailed      an address that may not be, or could not be, opened
     ├── QuestionNotOpen           an answer to a question that nobody waits for                     LookupError
+    ├── Unauthenticated           a server does not know who asks                                   PermissionError
+    ├── NotPermitted              a server knows who asks, and does not let them                    PermissionError
+    ├── QuotaExceeded             a tenant of a server has used what it may use
+    ├── SessionLost               the box of a server's session went with the server that had it    RuntimeError
     └── Internal                  a fault of our own
 
 Each class has a stable `code` (for logs, HTTP and scripts), a message that says what happened and a `hint` that says
@@ -236,6 +249,10 @@ class Closed(RingfenceError, RuntimeError):
     code = "closed"
 
 
+class Unreachable(RingfenceError, ConnectionError):
+    code = "unreachable"
+
+
 class Busy(RingfenceError):
     code = "busy"
 
@@ -254,6 +271,19 @@ class Damaged(RingfenceError):
 
 class InitializationFailed(RingfenceError):
     code = "initialization_failed"
+
+
+class BundleRefused(RingfenceError):
+    code = "bundle_refused"
+
+    def __init__(self, reason: str, message: str, *, source: str = "", hint: str = "") -> None:
+        """
+        Args:
+            reason: one of `ringfence.bundles.reasons.Reason`, for scripts: `unsigned`, `tampered`, `downgrade` ...
+        """
+        super().__init__(f"{_placed(message, source, None, None)} [{reason}]", hint=hint)
+        self.reason = str(reason)
+        self.source = source
 
 
 class NotInstalled(RingfenceError, ImportError):
@@ -323,12 +353,89 @@ class CommandFailed(RingfenceError):
         self.exit_code = exit_code
 
 
+class BrowserError(RingfenceError):
+    """Also raised itself, for what the browser refused or a script of the page threw."""
+
+    code = "browser_error"
+
+
+class BrowserGone(BrowserError):
+    code = "browser_gone"
+
+
+class BrowserTimeout(BrowserError, TimeoutError):
+    code = "browser_timeout"
+
+    def __init__(self, what: str, seconds: float, *, hint: str = "give it a longer timeout") -> None:
+        super().__init__(f"{what}: not within {seconds:g} s", hint=hint)
+        self.seconds = seconds
+        self.errno = errno.ETIMEDOUT
+        self.strerror = self.message
+
+
+class ElementNotFound(BrowserError, LookupError):
+    code = "element_not_found"
+
+
+class StaleRef(BrowserError, LookupError):
+    code = "stale_ref"
+
+    def __init__(self, ref: str, why: str, *, hint: str = "take a new snapshot, and use a ref of that") -> None:
+        super().__init__(f"the ref {ref!r} is stale: {why}", hint=hint)
+        self.ref = ref
+
+
+class ElementBlocked(BrowserError):
+    code = "element_blocked"
+
+
+class NavigationFailed(BrowserError):
+    code = "navigation_failed"
+
+    def __init__(self, url: str, why: str, *, hint: str = "") -> None:
+        super().__init__(f"{url}: {why}", hint=hint)
+        self.url = url
+
+
 class QuestionNotOpen(RingfenceError, LookupError):
     code = "question_not_open"
 
     def __init__(self, question_id: str, *, hint: str = "list the open questions again") -> None:
         super().__init__(f"no question {question_id!r} waits for an answer", hint=hint)
         self.question_id = question_id
+
+
+class Unauthenticated(RingfenceError, PermissionError):
+    code = "unauthenticated"
+
+
+class NotPermitted(RingfenceError, PermissionError):
+    code = "not_permitted"
+
+    def __init__(self, message: str, *, scope: str = "", hint: str = "") -> None:
+        """
+        Args:
+            scope: what the token would have to have.
+        """
+        super().__init__(message, hint=hint)
+        self.scope = scope
+
+
+class QuotaExceeded(RingfenceError):
+    code = "quota_exceeded"
+
+    def __init__(self, message: str, *, quota: str = "", limit: float = 0, hint: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.quota = quota
+        self.limit = limit
+
+
+class SessionLost(RingfenceError, RuntimeError):
+    code = "session_lost"
+
+    def __init__(self, message: str, *, session_id: str = "", hint: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.session_id = session_id
 
 
 class Internal(RingfenceError):

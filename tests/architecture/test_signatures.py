@@ -43,8 +43,8 @@ INTERNAL = {
     "PathRules",  # how a shadow matches names
     "ProtectedNames",
 }
-NOT_MADE_BY_CALLERS = {"BoxFiles"}
-"""Their constructors are not public: a sandbox has one."""
+NOT_MADE_BY_CALLERS = {"BoxFiles", "RemoteFiles", "RemoteManager", "RemoteProcess", "RemoteSandbox", "Server"}
+"""Their constructors are not public: a sandbox, or `connect`, gives one."""
 
 
 def named(hint: Any) -> Iterator[type]:

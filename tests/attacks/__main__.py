@@ -8,18 +8,20 @@ import sys
 from collections.abc import Sequence
 
 from tests.attacks.cases import LATER, OF_THE_PROXY, Case, load
-from tests.attacks.harness import Arena, Caller, Outcome, Verdict, callers
+from tests.attacks.harness import WASI, Arena, Caller, Outcome, Verdict, callers
 from tests.attacks.worker import Way
 
 _UNCONFINED = "unconfined"
-_WAYS = (Way.COLD, Way.WARM, Way.SESSION)
+_WAYS = (Way.COLD, Way.WARM, Way.FORKED, Way.SESSION)
 _WORDS = {Outcome.SAFE: "safe", Outcome.UNSAFE: "UNSAFE", Outcome.VOID: "VOID"}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.attacks", description=__doc__)
     parser.add_argument("--user", choices=[*map(str, Caller), _UNCONFINED], help="as whom (default: all that can be)")
-    parser.add_argument("--way", choices=[*map(str, _WAYS)], help="into which box (default: all)")
+    parser.add_argument(
+        "--way", choices=[*map(str, _WAYS), str(Way.KEEPER)], help="into which box (default: all but keeper)"
+    )
     parser.add_argument(
         "--wall", metavar="NAME", help="behind which wall, such as unshare or docker (default: the best)"
     )
@@ -46,17 +48,25 @@ def _attacks(caller: Caller, options: argparse.Namespace, ways: Sequence[Way], c
     unexpected = 0
     with Arena(caller, wall, network=options.network) as arena:
         for way in ways:
-            fitting = [case for case in cases if way in case.ways]
+            fitting = [case for case in cases if way in (Way.FORKED, Way.KEEPER) or way in case.ways]
             safe: list[Case] = []
+            refused = 0
             for case in fitting:
                 if lacking := arena.lacks(case):
                     print(f"{case.id:7} left out: {lacking} is not installed")
                     continue
                 verdict = arena.run(case, way)
+                if wall == WASI and verdict.outcome is Outcome.VOID:
+                    refused += 1
+                    continue
                 safe += [case] if verdict.safe else []
                 unexpected += verdict.safe == (case.id in LATER)
                 _show(verdict, "later" if case.id in LATER and not verdict.safe else _WORDS[verdict.outcome], verbose)
-            print(f"as {caller}, {way}{f', {wall}' if wall else ''}: {_counted(wall, safe, fitting)}", flush=True)
+            if wall == WASI:
+                told = f"{len(safe)} safe of {len(fitting) - refused}; {refused} did nothing, for lack of a shell"
+            else:
+                told = _counted(wall, safe, fitting)
+            print(f"as {caller}, {way}{f', {wall}' if wall else ''}: {told}", flush=True)
     return int(unexpected > 0)
 
 

@@ -29,7 +29,7 @@ from typing import Self
 from tests.attacks.cases import DATA, Case, missing
 from tests.attacks.guard import Report, Spec
 from tests.attacks.worker import Facts, Job, Way
-from tests.support import docker, users
+from tests.support import docker, users, wasi
 
 HERE = Path(__file__).parent
 TOOLS = DATA / "tools"
@@ -39,6 +39,8 @@ PATH = ":".join(
 )
 """What the caller has as PATH: the system's programs, and the interpreter's for a machine that has no other."""
 
+WASI = "wasi"
+"""As a wall: its boxes have no shell, so that what needs one is refused and counts as not applicable."""
 CHECK_SECONDS = 30
 MARGIN_SECONDS = 15
 """Beyond what the case's own time limit allows, before the worker itself is ended."""
@@ -86,8 +88,8 @@ class Arena:
     def __init__(self, caller: Caller, wall: str | None = None, number: int = 0, *, network: bool = False) -> None:
         """
         Args:
-            wall: which one, as RINGFENCE_PROCESS_SANDBOX names it, or `docker`, `docker-gvisor`; the machine's best if
-                not given.
+            wall: which one, as RINGFENCE_PROCESS_SANDBOX names it, or `docker`, `docker-gvisor`, `wasi`; the
+                machine's best if not given.
             number: of those that stand at once. Run by root, each has uids of its own: a command that gets out of one
                 can neither signal nor read what belongs to another, and nobody's processes are counted twice.
             network: whether boxes have one.
@@ -302,6 +304,8 @@ class Arena:
         """What the caller says about the wall."""
         if self.in_docker:
             return docker.environment("runsc" if self.wall == "docker-gvisor" else "")
+        if self.wall == WASI:
+            return {"RINGFENCE_TOOL_ENGINE": WASI, **wasi.environ(self.hx / "wasi")}
         runsc = {name: os.environ[name] for name in ("RINGFENCE_RUNSC_PATH",) if name in os.environ}
         return {} if self.wall is None else {"RINGFENCE_PROCESS_SANDBOX": self.wall, **runsc}
 
@@ -330,7 +334,7 @@ class Arena:
     def _judge(self, case: Case, way: Way, report: Report, facts: Facts) -> tuple[Outcome, str]:
         if why := _void(facts, way):
             return Outcome.VOID, why
-        if way is not Way.UNCONFINED and self.wall not in (None, facts.wall):
+        if way is not Way.UNCONFINED and self.wall not in (None, facts.wall, facts.wall.partition(" in ")[0]):
             return Outcome.VOID, f"it ran behind {facts.wall}, not behind {self.wall}"
         if way is not Way.UNCONFINED and (why := _harm(report, facts)):
             return Outcome.UNSAFE, f"{why}; {facts.endings}"

@@ -13,14 +13,17 @@ import contextlib
 import ctypes
 import json
 import os
+import re
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 import traceback
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -47,8 +50,12 @@ class Way(StrEnum):
     """`ringfence.run`: a box for each command."""
     WARM = "warm"
     """To the shell that waits in a box, beside an interpreter that waits; a second command in a box of its own."""
+    FORKED = "forked"
+    """From an interpreter that was forked from a zygote; a second command in another box of the same zygote."""
     SESSION = "session"
     """The same, but a second command in the box of the first."""
+    KEEPER = "keeper"
+    """By the command line, into a box that a keeper has made ahead; `python -m tests.attacks --way keeper` alone."""
     UNCONFINED = "unconfined"
     """In no box at all, for the controls."""
 
@@ -114,10 +121,14 @@ class Worker:
             match self.job.way:
                 case Way.COLD:
                     self._both(self._walled)
+                case Way.KEEPER:
+                    self._both(self._kept)
                 case Way.UNCONFINED:
                     self._both(self._unconfined)
                 case Way.WARM | Way.SESSION:
                     asyncio.run(self._warm())
+                case Way.FORKED:
+                    asyncio.run(self._forked())
         except Exception:  # the outermost edge: whatever went wrong belongs into the report
             self.facts.fault = traceback.format_exc()
         Path(self.job.facts).write_text(json.dumps(asdict(self.facts)))
@@ -153,6 +164,33 @@ class Worker:
         self._note(result, started, out, err)
         self._tell("returned")
 
+    def _kept(self, command: str, out: str, err: str) -> None:
+        """With a keeper of its own, which is gone afterwards, so that whatever is left then was left by the command."""
+        job = self.job
+        with tempfile.TemporaryDirectory(prefix="rk-") as runtime:
+            settings = Path(runtime, "sandbox.json")
+            settings.write_text(json.dumps({"limits": _configured(job)}))
+            keeper = LineByKeeper(runtime, job)
+            line = ["run", "--config", str(settings), *(["-i"] if job.stdin is not None else [])]
+            line += [word for name in job.env for word in ("-e", name)]
+            try:
+                keeper.start()
+                said = re.search(rb"wall: (\w+);", keeper.run(["run", "-v", "true"], b"").stderr)
+                self.facts.wall = said[1].decode() if said else ""
+                keeper.run([*line, "--", "true"], b"")
+                before = keeper.wait_for_box()
+                started = time.monotonic()
+                done = keeper.run([*line, "--", command], (job.stdin or "").encode())
+                kind = {122: "Refused", 123: "LimitHit", 124: "TimedOut"}.get(done.returncode, "Exited")
+                self._ended(started, done.returncode, f"{kind}: {done.returncode}")
+                self.facts.cold |= keeper.state()["boxes_taken"] != before + 1
+            finally:
+                keeper.stop()
+        Path(err).write_bytes(done.stderr)
+        with open(out, "ab") as file:
+            file.write(done.stdout)
+        self._tell("returned")
+
     async def _warm(self) -> None:
         """Both commands, each with the shell that waits; the guard counts what is left when the boxes are closed."""
         job = self.job
@@ -164,6 +202,34 @@ class Worker:
         if job.command2 is not None and job.way is Way.WARM:
             async with self._sandbox() as box:
                 await self._hand_over(box, job.command2, job.out2, os.devnull)
+
+    async def _forked(self) -> None:
+        """Both commands, each as a child of an interpreter that PID 1 did not have to start."""
+        from ringfence.manager import assemble
+
+        job, make = self.job, assemble.make_blueprint
+        zygotes = assemble.make_zygotes()
+        assemble.make_blueprint = partial(make, zygotes=zygotes)
+        try:
+            async with self._sandbox() as box:
+                await self._have_run(box, job.command, job.out, job.err)
+            if job.command2 is not None:
+                async with self._sandbox() as box:
+                    await self._have_run(box, job.command2, job.out2, os.devnull)
+        finally:
+            zygotes.close()
+            assemble.make_blueprint = make
+        self._tell("returned")
+
+    async def _have_run(self, box: ringfence.Sandbox, command: str, out: str, err: str) -> None:
+        await box.warm()
+        native: Any = (await box.lend()).box
+        self.facts.cold |= not native._inside.setting.resumes
+        run = f"subprocess.run(['/bin/bash', '-c', {command!r}], start_new_session=True).returncode"
+        line = f"import subprocess, sys\ncode = {run}\n"
+        started = time.monotonic()
+        result = await box.python(f"{line}sys.exit(code if code >= 0 else 128 - code)", timeout=self.job.timeout)
+        self._note(result, started, out, err)
 
     def _sandbox(self) -> ringfence.Sandbox:
         import ringfence
@@ -220,6 +286,75 @@ class Worker:
                 ending = "timed out"
         self._ended(started, shell.returncode, ending)
         self._tell("returned")
+
+
+class LineByKeeper:
+    """The command line as it is installed, with a keeper whose place is a directory of its own."""
+
+    def __init__(self, runtime: str, job: Job) -> None:
+        self._front = str(Path(sys.executable).with_name("ringfence"))
+        self._env = {**os.environ, **job.env, "XDG_RUNTIME_DIR": runtime, "RINGFENCE_KEEPER": "on"}
+        self._workspace = job.workspace
+        self._open = () if job.secret_file is None else (8, 9, 10)
+
+    def run(self, words: list[str], given: bytes) -> subprocess.CompletedProcess[bytes]:
+        """Descriptors that we have left open for commands are the command line's, too."""
+        return subprocess.run(
+            [self._front, *words],
+            cwd=self._workspace,
+            env=self._env,
+            input=given,
+            capture_output=True,
+            pass_fds=self._open,
+            check=False,
+        )
+
+    def state(self) -> Any:
+        found = json.loads(self.run(["keeper", "status", "--json"], b"").stdout)
+        return found[0] if found else {}
+
+    def start(self) -> None:
+        self._wait_for(lambda: self.run(["--version"], b"").returncode == 0 and self.state())
+
+    def wait_for_box(self) -> int:
+        """Both of those for lines that were run; how many were taken before."""
+        return int(self._wait_for(lambda: len((state := self.state()).get("boxes", ())) > 1 and state)["boxes_taken"])
+
+    def stop(self) -> None:
+        for each in json.loads(self.run(["keeper", "stop", "--json"], b"").stdout):
+            self._wait_for(lambda place=Path(f"/proc/{each['pid']}/stat"): _is_gone(place))
+
+    def _wait_for(self, look: Callable[[], Any]) -> Any:
+        until = time.monotonic() + 3 * _WAIT_SECONDS
+        while not (found := look()):
+            if time.monotonic() > until:
+                raise TimeoutError("the keeper did not come, or not to an end")
+            time.sleep(_LOOK_SECONDS)
+        return found
+
+
+def _is_gone(stat: Path) -> bool:
+    try:
+        return stat.read_text().rpartition(")")[2].split()[0] == "Z"
+    except OSError:
+        return True
+
+
+def _configured(job: Job) -> dict[str, Any]:
+    """The limits of a case as the configuration names them."""
+    names = {
+        "memory_bytes": "memory",
+        "processes": "processes",
+        "open_files": "openFiles",
+        "file_bytes": "fileSize",
+        "disk_bytes": "disk",
+        "files": "files",
+        "output_bytes": "output",
+        "cpu_seconds": "cpu",
+        "tmp_bytes": "tmp",
+    }
+    limits = {} if job.limits is None else {names[name]: value for name, value in _limits(job.limits).items()}
+    return {"wall": job.timeout, **limits}
 
 
 def _below_us(box: Any) -> dict[int, str]:

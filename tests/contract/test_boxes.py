@@ -1,11 +1,11 @@
-"""One suite for every box: the native engine behind each of its walls, Docker, and the fake."""
+"""One suite for every box: the native engine behind each of its walls, Docker, a server's by HTTP, and the fake."""
 
 import asyncio
 import os
 import struct
 import subprocess
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,14 +23,29 @@ from ringfence.values.outcome import Exited, LimitHit, Result, Signalled, TimedO
 from ringfence.values.request import Overflow, Request, Stream
 from tests.support import docker
 from tests.support.fakes import FakeEngine
+from tests.support.remote_boxes import server_of_boxes
 
 WALLS = ["bwrap", "unshare", "gvisor", *(["landlock"] if os.geteuid() != 0 else [])]
 """Landlock alone cannot be used by root, as its probe says; tests/contract/test_confiners.py shows that."""
 DOCKER = {"docker": docker.settings, "docker-gvisor": docker.gvisor_settings}
 WALLED = [*WALLS, *DOCKER]
-ALL = [*WALLED, "fake"]
+THROUGH = [*WALLED, "server"]
+"""And a box of another process, behind its usual wall, by the client."""
+ALL = [*THROUGH, "fake"]
 SECRET = "hunter2"
 ENVIRON = {"PATH": "/usr/bin:/bin", "TOKEN": SECRET}
+
+
+_server: list[Engine] = []
+
+
+@pytest.fixture(scope="module", autouse=True)
+def server_for_boxes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Before any test of the module, since it is no test's to leave it running."""
+    with server_of_boxes(tmp_path_factory.mktemp("server"), SECRET) as engine:
+        _server[:] = [engine]
+        yield
+        _server.clear()
 
 
 class Bench:
@@ -38,6 +53,7 @@ class Bench:
 
     def __init__(self, kind: str, root: Path) -> None:
         self.kind = kind
+        self.wall = confiners()[0].name if kind == "server" else kind
         self.workspace = root / "work"
         (self.workspace / "sub").mkdir(parents=True)
         self.home = root / "home"
@@ -49,6 +65,9 @@ class Bench:
             return FakeEngine()
         if self.kind in DOCKER:
             return DockerEngine(DOCKER[self.kind]())
+        if self.kind == "server":
+            assert _server, "the module has no fixture `server_for_boxes`"
+            return _server[0]
         return NativeEngine(confiners(), ENVIRON, str(self.home), only=self.kind)
 
     def use(self, work: Callable[[Box], Awaitable[Any]], **grant: Any) -> Any:
@@ -88,7 +107,7 @@ def bench(request: pytest.FixtureRequest, tmp_path: Path) -> Bench:
     return _bench(request.param, tmp_path)
 
 
-@pytest.fixture(params=WALLED)
+@pytest.fixture(params=THROUGH)
 def real(request: pytest.FixtureRequest, tmp_path: Path) -> Bench:
     """Those that start processes."""
     return _bench(request.param, tmp_path)
@@ -158,14 +177,16 @@ def test_a_program_that_is_not_there_is_a_fault_and_the_box_lives_on(bench: Benc
     assert bench.use(work).stdout == "still here\n"
 
 
-def test_more_arguments_than_a_message_holds_are_a_fault_and_the_box_lives_on(real: Bench) -> None:
+def test_more_arguments_than_a_message_holds_are_a_fault_and_the_box_lives_on(near: Bench) -> None:
+    """A server asks a person first, since they look critical."""
+
     async def work(box: Box) -> Result:
         with pytest.raises(SpawnFailed):
             await box.run(Request(argv=("true", *["x" * 100_000] * 200)))
         assert box.alive
         return await box.run(Request(command="echo still here"))
 
-    assert real.use(work).stdout == "still here\n"
+    assert near.use(work).stdout == "still here\n"
 
 
 # --- input, output, surroundings --------------------------------------------------------------------------------------
@@ -348,7 +369,7 @@ def test_every_result_says_which_wall_it_ran_behind(bench: Bench) -> None:
     result = bench.run("echo x")
 
     assert result.wall is not None and result.audit is not None
-    assert result.wall.name == result.audit.wrapper == bench.kind
+    assert result.wall.name == result.audit.wrapper == bench.wall
     assert result.wall.limits_by
     assert str(bench.workspace) not in str(result.audit)
 
@@ -357,7 +378,7 @@ def test_every_wall_but_the_fake_s_guarantees_something(bench: Bench) -> None:
     result = bench.run("echo x")
 
     assert result.wall is not None
-    assert bool(result.wall.guarantees) is (bench.kind in WALLED)
+    assert bool(result.wall.guarantees) is (bench.kind in THROUGH)
 
 
 def test_usage_can_be_asked_at_any_time(bench: Bench) -> None:
@@ -372,9 +393,15 @@ def test_usage_can_be_asked_at_any_time(bench: Bench) -> None:
 # --- what goes on -----------------------------------------------------------------------------------------------------
 
 
-@pytest.fixture(params=WALLED)
+@pytest.fixture(params=THROUGH)
 def walled(request: pytest.FixtureRequest, tmp_path: Path) -> Bench:
     """Those with a wall, which alone keep interpreters and processes."""
+    return _bench(request.param, tmp_path)
+
+
+@pytest.fixture(params=WALLED)
+def near(request: pytest.FixtureRequest, tmp_path: Path) -> Bench:
+    """Those of them whose PID 1 this process knows."""
     return _bench(request.param, tmp_path)
 
 
@@ -471,7 +498,7 @@ def test_a_process_goes_on_beside_commands_until_it_is_ended(walled: Bench) -> N
         deaf.kill()
         killed = await deaf.wait(20)
         assert killed is not None and killed.ending == Signalled(9)
-        assert killed.wall is not None and killed.wall.name == walled.kind
+        assert killed.wall is not None and killed.wall.name == walled.wall
 
     walled.use(work)
 
@@ -551,7 +578,7 @@ def test_a_warmed_box_gives_what_a_cold_one_gives(bench: Bench) -> None:
     bench.use(work)
 
 
-def test_a_box_that_is_lost_is_known_at_once_and_told_once(walled: Bench) -> None:
+def test_a_box_that_is_lost_is_known_at_once_and_told_once(near: Bench) -> None:
     async def work(box: Any) -> None:
         told: list[int] = []
         box.when_lost(lambda: told.append(1))
@@ -572,7 +599,7 @@ def test_a_box_that_is_lost_is_known_at_once_and_told_once(walled: Bench) -> Non
         with pytest.raises(Internal):
             await box.warm()
 
-    walled.use(work)
+    near.use(work)
 
 
 def test_closing_a_box_is_not_a_loss(bench: Bench) -> None:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import io
+import json
 import os
 import pty
 import time
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 
@@ -20,7 +22,8 @@ from ringfence.approvals.base import Answer, Choice, ConfirmationService
 from ringfence.approvals.deny_all import DenyAllConfirmationService
 from ringfence.approvals.queue import QueueConfirmationService
 from ringfence.approvals.terminal import TerminalConfirmationService
-from ringfence.errors import QuestionNotOpen
+from ringfence.approvals.websocket import WebSocketConfirmationService
+from ringfence.errors import InvalidArgument, QuestionNotOpen, WrongType
 from tests.support.questions import HASH, FakeConfirmationService, a_question
 
 pytestmark = pytest.mark.req("E6")
@@ -69,6 +72,30 @@ def queue() -> Iterator[Asked]:
 
 
 @contextmanager
+def websocket() -> Iterator[Asked]:
+    sent: list[dict[str, Any]] = []
+
+    class Connections:
+        async def broadcast(self, message: dict[str, Any]) -> None:
+            sent.append(message)
+
+    service = WebSocketConfirmationService(Connections())
+
+    def say(choice: Choice) -> None:
+        """As a page would: from the messages that came."""
+        resolved = {message["id"] for message in sent if message["type"] == "confirmation_resolved"}
+        for message in [each for each in sent if each["type"] == "confirmation_request"]:
+            if message["id"] not in resolved:
+                response = {"type": "confirmation_response", "choice": choice.value}
+                with suppress(QuestionNotOpen):
+                    service.receive(
+                        json.dumps({**response, "id": message["id"], "request_hash": message["request_hash"]}), by="ada"
+                    )
+
+    yield Asked(service, say)
+
+
+@contextmanager
 def terminal() -> Iterator[Asked]:
     ours, theirs = pty.openpty()
     words = {Choice.YES: b"y\n", Choice.NO: b"n\n", Choice.YES_FOR_SESSION: b"s\n"}
@@ -83,9 +110,9 @@ def terminal() -> Iterator[Asked]:
 
 
 Opener = Callable[[], AbstractContextManager[Asked]]
-ALL: list[Opener] = [fake, deny_all, automatic, queue, terminal]
-ANSWERABLE: list[Opener] = [fake, queue, terminal]
-SILENT: list[Opener] = [silent_fake, queue, terminal]
+ALL: list[Opener] = [fake, deny_all, automatic, queue, websocket, terminal]
+ANSWERABLE: list[Opener] = [fake, queue, websocket, terminal]
+SILENT: list[Opener] = [silent_fake, queue, websocket, terminal]
 
 
 async def answered(asked: Asked, choice: Choice, **changes: object) -> Answer:
@@ -157,3 +184,25 @@ def test_two_questions_at_once_get_an_answer_each_to_their_own(opened: Opener) -
 def test_an_answer_that_nobody_waits_for_is_an_error_at_the_queue() -> None:
     with pytest.raises(QuestionNotOpen):
         QueueConfirmationService().answer("q1", Choice.YES, "ada")
+
+
+def test_over_websockets_an_answer_to_another_request_counts_for_nothing() -> None:
+    class Connections:
+        async def broadcast(self, message: dict[str, Any]) -> None:
+            return
+
+    async def scenario() -> Answer:
+        service = WebSocketConfirmationService(Connections())
+        asking = asyncio.ensure_future(service.confirm(a_question()))
+        await asyncio.sleep(0.01)
+        (question,) = service.open_message()["questions"]
+        message = {"type": "confirmation_response", "id": question["id"], "approved": True}
+        with pytest.raises(InvalidArgument, match="another request"):
+            service.receive({**message, "request_hash": "0" * 64}, by="ada")
+        assert not service.receive("no json", by="ada") and not service.receive({"type": "chat"}, by="ada")
+        assert service.receive({**message, "request_hash": question["request_hash"]}, by="ada")
+        return await asking
+
+    assert asyncio.run(scenario()).choice is Choice.YES
+    with pytest.raises(WrongType, match="broadcast"):
+        WebSocketConfirmationService(object())  # type: ignore[arg-type]

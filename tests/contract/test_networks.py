@@ -288,10 +288,10 @@ def test_no_process_of_ours_is_seen_inside(plain: Bench) -> None:
     assert int(result.stdout.split()[-1]) <= 8  # PID 1, and the few of this command
 
 
-# --- the keeper -------------------------------------------------------------------------------------------------------
+# --- the socket maker -------------------------------------------------------------------------------------------------
 
 
-def _keepers(parent: int) -> list[int]:
+def _socket_makers(parent: int) -> list[int]:
     """Processes below `parent` that hold a network and are in no other namespace of a box's."""
     own = os.readlink("/proc/self/ns/pid")
     found = []
@@ -323,10 +323,10 @@ def _status(pid: int) -> dict[str, str]:
     return {name: value.strip() for name, _, value in (line.partition(":") for line in lines)}
 
 
-def test_the_keeper_can_do_nothing_but_make_sockets(plain: Bench) -> None:
+def test_the_socket_maker_can_do_nothing_but_make_sockets(plain: Bench) -> None:
     async def look(box: HelperBox) -> dict[str, str]:
-        (keeper,) = _keepers(os.getpid())
-        return _status(keeper) | {"fds": str(len(os.listdir(f"/proc/{keeper}/fd"))) if ROOT else "1"}
+        (maker,) = _socket_makers(os.getpid())
+        return _status(maker) | {"fds": str(len(os.listdir(f"/proc/{maker}/fd"))) if ROOT else "1"}
 
     status = plain.use(look)
 
@@ -336,9 +336,9 @@ def test_the_keeper_can_do_nothing_but_make_sockets(plain: Bench) -> None:
     assert status["Groups"] == "" or not ROOT
 
 
-def test_the_keeper_ends_with_the_box(bench: Bench) -> None:
+def test_the_socket_maker_ends_with_the_box(bench: Bench) -> None:
     async def look(box: HelperBox) -> list[int]:
-        return _keepers(os.getpid())
+        return _socket_makers(os.getpid())
 
     found = bench.use(look)
 
@@ -346,12 +346,12 @@ def test_the_keeper_ends_with_the_box(bench: Bench) -> None:
     assert not _status(found[0])
 
 
-def test_the_keeper_makes_listeners_later_and_keeps_no_copy(bench: Bench) -> None:
+def test_the_socket_maker_makes_listeners_later_and_keeps_no_copy(bench: Bench) -> None:
     async def work(box: HelperBox) -> list[str]:
         attached = bench.provider.attached[-1]
         command = "python3 -c \"import socket; print(socket.create_connection(('1.2.3.4', 6000), 5).getsockname()[0])\""
         heard = [(await box.run(Request(command=command))).stderr.rpartition(" ")[2].strip()]
-        with await attached.keeper.listen(6000):
+        with await attached.maker.listen(6000):
             heard.append((await box.run(Request(command=command))).stdout.strip())
         heard.append((await box.run(Request(command=command))).stderr.rpartition(" ")[2].strip())
         return heard
@@ -385,8 +385,8 @@ def test_nothing_outlives_a_manager_that_is_killed(plain: Bench, tmp_path: Path)
         assert manager.stdout is not None
         assert manager.stdout.readline() == b"ready\n"
         below = _below(manager.pid)
-        network = os.stat(f"/proc/{_keepers(manager.pid)[0]}/ns/net").st_ino if ROOT else 0
-        assert len(below) >= 4  # guardian, keeper, wall, PID 1
+        network = os.stat(f"/proc/{_socket_makers(manager.pid)[0]}/ns/net").st_ino if ROOT else 0
+        assert len(below) >= 4  # guardian, maker, wall, PID 1
         manager.send_signal(signal.SIGKILL)
 
     deadline = time.monotonic() + 10

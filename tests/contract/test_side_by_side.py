@@ -12,9 +12,9 @@ from ringfence.values.grant import Grant
 from ringfence.values.limits import Limit, Limits
 from ringfence.values.outcome import Exited, LimitHit, Result, Signalled, TimedOut
 from ringfence.values.request import Overflow, Request
-from tests.contract.test_boxes import Bench, bench, real
+from tests.contract.test_boxes import Bench, bench, real, server_for_boxes
 
-__all__ = ["bench", "real"]
+__all__ = ["bench", "real", "server_for_boxes"]
 
 
 async def together(box: Box, *requests: Request) -> list[Result]:

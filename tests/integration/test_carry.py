@@ -27,8 +27,10 @@ from ringfence.engines.boxes.protocol import MessageKind
 
 pytestmark = pytest.mark.req("B12")
 
-PACKET, DATA, END, STOP, CREDIT, BLOB, SIZE = range(1, 8)
-READING, WRITING, BOTH, FILED, TERMINALS = range(5)
+PACKET, DATA, END, STOP, CREDIT, BLOB, SIZE, ACCEPTED, UDP = range(1, 10)
+READING, WRITING, BOTH, FILED, TERMINALS, LISTENERS, DATAGRAMS, CONNECTIONS = range(8)
+PLACE = bytes(10) + b"\xff\xff" + bytes((127, 64, 1, 2)) + b"\1\xbb\0\0"
+"""127.64.1.2, port 443"""
 
 
 def with_open_files(count: int, *argv: str) -> tuple[str, ...]:
@@ -247,6 +249,12 @@ def reply(kind: int, id: int = 1, *numbers: int) -> bytes:
     return struct.pack(f"=IIII{len(numbers)}Q", protocol.VERSION, kind, id, 8 * len(numbers), *numbers)
 
 
+def accepted(id: int, listener: int = 1) -> bytes:
+    return frame(ACCEPTED, listener, struct.pack("=I", id) + PLACE)
+
+
+LISTENER = packet(reply(MessageKind.MADE, 1, 0), (LISTENERS, 1))
+LOOK_UPS = packet(reply(MessageKind.MADE, 1, 0), (DATAGRAMS, 1))
 READY = packet(reply(MessageKind.READY, 0))
 TERMINAL = packet(reply(MessageKind.TERMINAL), (TERMINALS, 1))
 
@@ -274,12 +282,33 @@ ENDS_THE_BOX = {
     "more credit than the window": TERMINAL + frame(CREDIT, 1, struct.pack("=I", 1)),
     "credit of the wrong size": TERMINAL + frame(CREDIT, 1, b"xx"),
     "a size from inside": TERMINAL + frame(SIZE, 1, bytes(8)),
+    "a listener with another message": packet(reply(MessageKind.TERMINAL), (LISTENERS, 1)),
+    "a connection with another message": packet(reply(MessageKind.READY, 0), (CONNECTIONS, 1)),
+    "a terminal instead of a socket": packet(reply(MessageKind.MADE, 1, 0), (TERMINALS, 1)),
+    "a connection to what is no listener": TERMINAL + accepted(3),
+    "a connection to where look-ups come": LOOK_UPS + accepted(3),
+    "a connection of the wrong size": LISTENER + frame(ACCEPTED, 1, b"short"),
+    "a connection with a number of ours": LISTENER + accepted(2),
+    "a connection without a number": LISTENER + accepted(0),
+    "the same connection twice": LISTENER + accepted(3) + accepted(3),
+    "a connection that is its own listener": LISTENER + accepted(1),
+    "more connections than anybody has taken": LISTENER + b"".join(accepted(2 * n + 3) for n in range(900)),
+    "bytes for a listener": LISTENER + frame(DATA, 1, b"x"),
+    "bytes for look-ups": LOOK_UPS + frame(DATA, 1, b"x"),
+    "credit for a listener": LISTENER + frame(CREDIT, 1, struct.pack("=I", 1)),
+    "more than a connection's window": LISTENER + accepted(3) + frame(DATA, 3, bytes(40_000)) * 20,
+    "a packet for a listener": LISTENER + frame(UDP, 1, PLACE * 2 + b"x"),
+    "a packet for a connection": LISTENER + accepted(3) + frame(UDP, 3, PLACE * 2 + b"x"),
+    "a packet that is too short": LOOK_UPS + frame(UDP, 1, PLACE),
+    "a packet that is too long": LOOK_UPS + frame(UDP, 1, bytes(40 + 8193)),
     "ends without end": packet(reply(MessageKind.ENDED, 1, 0, 0, 0, 0)) * 100
     + packet(reply(MessageKind.ENDED, 1) + bytes(300)),
 }
 IS_IGNORED = {
     "bytes for a channel that is not there": frame(DATA, 12345, b"x" * 100),
     "the end of one that is not there": frame(END, 12345) + frame(STOP, 12345),
+    "a connection to a listener that is not there": accepted(3, 12345),
+    "a packet for what is not there": frame(UDP, 12345, PLACE * 2 + b"x"),
     "credit for one that is not there": frame(CREDIT, 12345, struct.pack("=I", 0xFFFFFFFF)),
 }
 
@@ -340,9 +369,12 @@ def test_no_noise_makes_the_carrier_crash_or_hang(tmp_path: Path, seed: int) -> 
     frames = [
         chance.choice(
             (
-                lambda: frame(chance.randrange(1, 8), chance.randrange(6), chance.randbytes(chance.randrange(64))),
+                lambda: frame(chance.randrange(1, 10), chance.randrange(6), chance.randbytes(chance.randrange(64))),
                 lambda: packet(reply(chance.randrange(14, 22), chance.randrange(4), *range(chance.randrange(5)))),
-                lambda: packet(reply(MessageKind.TERMINAL), (chance.randrange(6), chance.randrange(9))),
+                lambda: packet(reply(MessageKind.TERMINAL), (chance.randrange(9), chance.randrange(9))),
+                lambda: packet(reply(MessageKind.MADE, 1, 0), (chance.randrange(5, 8), chance.randrange(1, 9, 2))),
+                lambda: accepted(chance.randrange(1, 99, 2), chance.randrange(1, 9, 2)),
+                lambda: frame(UDP, chance.randrange(1, 9, 2), PLACE * 2 + chance.randbytes(chance.randrange(9000))),
                 lambda: frame(DATA, 1, chance.randbytes(chance.randrange(30_000))),
             )
         )()

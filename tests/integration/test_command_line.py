@@ -187,7 +187,17 @@ def test_doctor_says_what_this_machine_can_guarantee(place: Path) -> None:
     default = [wall for wall in report["walls"] if wall["default"]]
     assert len(default) == 1
     assert "network off" in default[0]["guarantees"]
-    assert {check["name"]: check["ok"] for check in report["checks"]}["a plain command"] is report["healthy"]
+    checks = {check["name"]: check for check in report["checks"]}
+    assert checks["a plain command"]["ok"] is report["healthy"]
+    assert checks["named hosts"]["ok"] and f"from behind {default[0]['name']}" in checks["named hosts"]["found"]
+
+
+def test_doctor_says_that_a_network_needs_more_than_a_plain_command_does(place: Path) -> None:
+    """A proxy that cannot be used is no reason to say that nothing runs."""
+    report = json.loads(ringfence(place, "doctor", "--json", HTTPS_PROXY="socks5://127.0.0.1:1").stdout)
+
+    (network,) = (check for check in report["checks"] if check["name"] == "named hosts")
+    assert report["healthy"] and not network["ok"] and "socks5" in network["found"] + network["hint"]
 
 
 def test_doctor_is_unhealthy_where_nothing_can_run(place: Path) -> None:

@@ -19,6 +19,7 @@ from ringfence.errors import InvalidConfig
 from ringfence.policy.reach import check_network
 from ringfence.values.network import DenyRule, NetworkGrant, NetworkRule
 from ringfence.values.verdict import Verdict
+from tests.support.carried import carried
 from tests.support.egress import PORTS, Captured, World, captured, in_loop, origin_servers, serving
 from tests.support.egress_doors import DOORS, DoesNotApply, Request, parse_target, socks_request, through
 
@@ -26,9 +27,10 @@ CORPUS = Path(__file__).parent.parent / "corpus"
 TUNNELS = ("connect", "socks", "http", "transparent")
 
 
-@pytest.fixture(scope="module")
-def network() -> Iterator[Captured]:
-    with captured() as made:
+@pytest.fixture(scope="module", params=["passed", "carried"])
+def network(request: pytest.FixtureRequest) -> Iterator[Captured]:
+    """Listeners are passed out, or carried out of what may be a kernel of its own."""
+    with captured() if request.param == "passed" else carried() as made:
         yield made
 
 

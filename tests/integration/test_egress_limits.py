@@ -38,8 +38,11 @@ async def test_ten_thousand_connections_many_at_the_same_time_leave_another_box_
     port = server.sockets[0].getsockname()[1]
     loud, quiet = local_listeners(), local_listeners()
     loud_at, quiet_at = loud.proxy.getsockname(), quiet.proxy.getsockname()
-    soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-    at_once = min(2000, soft - 2 * MOST_CONNECTIONS - 150)  # those that are served have another end here, the server's
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    at_once = min(
+        10_000, hard - 2 * MOST_CONNECTIONS - 150
+    )  # those that are served have another end here, the server's
     assert at_once > MOST_CONNECTIONS, "more than a box may have, else nothing is shown"
     total, told = 0, {"served": 0, "refused": 0}
     try:
@@ -53,21 +56,23 @@ async def test_ten_thousand_connections_many_at_the_same_time_leave_another_box_
                 for _ in range(3):
                     reader, writer = await asyncio.open_connection(*quiet_at)
                     writer.write(reached(port))
-                    assert (await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 20)).startswith(b"HTTP/1.1 200")
+                    assert (await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 60)).startswith(b"HTTP/1.1 200")
                     writer.write(b"GET /quiet HTTP/1.1\r\nHost: here\r\n\r\n")
-                    assert b"GET here /quiet" in await asyncio.wait_for(reader.read(1000), 20)
+                    assert b"GET here /quiet" in await asyncio.wait_for(reader.read(1000), 60)
                     writer.close()
                     await writer.wait_closed()
                 answers = await asyncio.gather(*map(first_line, held))
                 served = sum(each.startswith(b"HTTP/1.1 200") for each in answers)
                 assert 0 < served <= MOST_CONNECTIONS
-                assert all(each.startswith((b"HTTP/1.1 200", b"HTTP/1.1 429")) or not each for each in answers)
+                # 408: on a busy machine we ourselves may say too late what we want.
+                told_so = tuple(b"HTTP/1.1 %d" % status for status in (200, 408, 429))
+                assert all(each.startswith(told_so) or not each for each in answers)
                 told["served"] += served
                 told["refused"] += count - served
             finally:
                 for each in held:
                     each.close()
-            async with asyncio.timeout(30):  # until the proxy has noticed that they are gone
+            async with asyncio.timeout(60):  # until the proxy has noticed that they are gone
                 while not (await said_by(loud_at, port)).startswith(b"HTTP/1.1 200"):
                     await asyncio.sleep(0.05)
         print(f"{total} connections, {at_once} at once: {told}")
@@ -75,6 +80,7 @@ async def test_ten_thousand_connections_many_at_the_same_time_leave_another_box_
     finally:
         await made.close()
         server.close()
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 class Silent:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shutil
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
@@ -16,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from ringfence import Network, Result
+from ringfence import Network, Result, Sandbox
 from ringfence.egress import parents
 from ringfence.egress.inspection.authority import Authority
 from ringfence.egress.proxy import Proxy
@@ -163,6 +164,29 @@ def test_the_tools_go_out_through_the_parent(
             timeout=60,
         )
         assert "refuses files.corp.invalid:80 (403 Blocked by? the firm)" in refused.stdout + refused.stderr
+
+
+@pytest.mark.skipif(shutil.which("ssh") is None, reason="there is no ssh here")
+def test_git_by_ssh_goes_out_through_the_parent(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("asyncssh", reason="the extra `ssh` is not installed")
+    from tests.support.ssh_through_parent import KNOWN, served_by_ssh
+
+    async def main() -> tuple[Result, Result, list[str]]:
+        async with served_by_ssh(place.home) as server:
+            with parent_proxy(server.port) as parent:
+                set_parent(monkeypatch, parent)
+                network = Network(allow=[server.rule], secrets=[server.secret])
+                async with Sandbox(place.workspace, network=network) as box:
+                    cloned = await box.shell(f"git clone -q git@{KNOWN}:org/first mine && cat mine/README; env")
+                    parent.mood = "refuses"
+                    refused = await box.shell(f"git clone -q git@{KNOWN}:org/first again")
+                    return cloned, refused, parent.asked
+
+    cloned, refused, asked = asyncio.run(main())
+    assert "hello from outside" in cloned.stdout, cloned.stderr
+    assert PASSWORD not in cloned.stdout
+    assert not refused.ok and "refuses ssh-git.example:22 (403" in refused.stderr
+    assert asked == ["ssh-git.example:22"] * 2
 
 
 # --- what a parent may do ---------------------------------------------------------------------------------------------

@@ -213,7 +213,10 @@ def test_a_server_that_is_not_the_one_that_is_known_is_refused(net: Internet, ho
     assert refused.exit != 0
     assert reason in refused.stderr
     assert seen == before
-    assert [each["result"] for each in refused.records if each.get("method")] == ["refused"]
+    (record,) = (each for each in refused.records if each.get("method"))
+    assert (record["result"], record["verdict"], record["final_verdict"]) == ("refused", "allow", "deny")
+    assert reason in record["error"]
+    assert all("final_verdict" not in each for each in trusted.records)
     assert trusted.exit == 0, trusted.stderr
 
 

@@ -20,7 +20,7 @@ from ringfence.values.outcome import Exited, LimitHit, TimedOut
 from tests.integration.stage import SECRET, Place
 
 PROBE = next(confiner for confiner in confiners() if confiner.name == "gvisor").probe()
-EVERYTHING = frozenset(Guarantee) - {Guarantee.DENIED_AT_OPEN}
+EVERYTHING = frozenset(Guarantee) - {Guarantee.DENIED_AT_OPEN, Guarantee.NO_NATIVE_CODE}
 pytestmark = [
     pytest.mark.req("B12"),
     pytest.mark.skipif(not PROBE.usable, reason=f"{PROBE.missing}; {PROBE.hint}"),

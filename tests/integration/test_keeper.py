@@ -192,7 +192,7 @@ def test_nothing_of_a_caller_stays_in_the_keeper(stage: Stage) -> None:
     stage.stop()
 
     assert done.returncode == 0
-    assert b"RFCALL1" in memory, "what is there can be found"
+    assert b"RFCALL2" in memory, "what is there can be found"
     assert secret.encode() not in memory and secret[::-1].encode() not in memory
 
 

@@ -21,13 +21,16 @@ from pathlib import Path
 import pytest
 
 from ringfence.keeper.becoming import take_image
+from ringfence.keeper.child import CommandLine
 from ringfence.keeper.serving import Keeper
+from ringfence.keeper.settings import Settings
 from ringfence.keeper.wire import CALL, READY, Place
 from tests.support.keepers import FRONT, Stage, a_copy, is_alive, is_handed_over, is_running, kill, wait_for
 
 pytestmark = pytest.mark.timeout(300)
 
 _PR_SET_NO_NEW_PRIVS = 38
+NO_LINE = CommandLine(lambda: None, lambda *_: False)
 
 
 @pytest.fixture
@@ -183,7 +186,7 @@ here = os.open(".", os.O_PATH)
 connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
 connection.connect(sys.argv[1])
 fds = array.array("i", [other.fileno(), words, here, 0, 1, 2])
-connection.sendmsg([b"RFCALL1\\0" + struct.pack("3i", 0, 1, 2)], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, fds)])
+connection.sendmsg([b"RFCALL2\\0" + struct.pack("Q3i", 0, 0, 1, 2)], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, fds)])
 other.close()
 print(line.recv(4096).decode())
 """
@@ -204,16 +207,38 @@ def test_a_process_behind_a_wall_cannot_have_a_command_started_outside(stage: St
         assert done.stdout.startswith("P") and "privileges" in done.stdout, (done.stdout, done.stderr)
 
 
+def _promise_no_new_privileges() -> None:
+    ctypes.CDLL(None).prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+
+
+@pytest.mark.parametrize("how", ["walled", "free"])
+def test_there_is_no_keeper_where_a_wall_around_a_caller_would_not_show(stage: Stage, how: str) -> None:
+    """Under `no_new_privs` everybody has it: who is behind Landlock besides looks the same, and could write by it."""
+    before = _promise_no_new_privileges if how == "walled" else None
+    assert stage.call("--version", preexec_fn=before).returncode == 0
+    is_begun = bool(list(stage.places.glob("*.lock")))
+
+    assert is_begun == (how == "free")
+    by_hand = f'exec 3>{stage.top}/lock 4<{stage.runtime}; exec "$0" keeper serve 0123456789abcdef'
+    line = ["sh", "-c", by_hand, str(FRONT.with_name("ringfence-python"))]
+    with subprocess.Popen(line, env=stage.env, stderr=subprocess.PIPE, preexec_fn=before) as served:
+        if how == "free":
+            wait_for((stage.runtime / "0123456789abcdef.sock").exists)
+            served.terminate()
+        _, said = served.communicate(timeout=60)
+    assert (b"no_new_privs" in said) == (how == "walled"), said
+
+
 def test_nonsense_does_no_harm(stage: Stage) -> None:
     pid = stage.start()
-    for message in (b"x", CALL, CALL + b"\0" * 3, CALL + struct.pack("40i", *range(40)), os.urandom(200)):
+    for message in (b"x", CALL, CALL + b"\0" * 11, CALL + struct.pack("Q40i", 0, *range(40)), os.urandom(200)):
         assert say(stage.socket, message) == b""
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as silent, open("/dev/null") as file:
         silent.connect(str(stage.socket))
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as liar:
             liar.connect(str(stage.socket))
             numbers = array.array("i", [file.fileno()] * 5)
-            liar.sendmsg([CALL + struct.pack("2i", -1, 10**6)], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, numbers)])
+            liar.sendmsg([CALL + struct.pack("Q2i", 0, -1, 10**6)], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, numbers)])
             assert liar.recv(10) == b"A" and liar.recv(10) in (b"", b"E\1")
         assert stage.call("--version").returncode == 0
 
@@ -286,6 +311,17 @@ def test_a_keeper_that_is_stopped_while_calls_run_lets_them_end(stage: Stage) ->
     wait_for(lambda: not is_alive(pid))
 
 
+def test_a_keeper_that_is_stopped_ends_with_its_last_call_however_long_that_takes(stage: Stage) -> None:
+    stage.env["RINGFENCE_KEEPER_IDLE_SECONDS"] = "1"
+    pid = stage.start()
+    process = stage.popen("run", "echo begun; sleep 3; echo end", stdout=subprocess.PIPE)
+    with process:
+        assert process.stdout is not None and process.stdout.readline() == b"begun\n"
+        assert stage.call("keeper", "stop").returncode == 0
+        assert process.stdout.read() == b"end\n" and process.wait(60) == 0
+    wait_for(lambda: not is_alive(pid))
+
+
 def test_a_keeper_that_does_not_answer_is_not_waited_for(stage: Stage) -> None:
     pid = stage.start()
     kill(pid, signal.SIGSTOP)
@@ -308,8 +344,11 @@ def test_a_keeper_of_an_old_version_serves_nobody(tmp_path: Path) -> None:
     for file in (tmp_path / "lib" / "ringfence" / "cli").glob("exits.py"):
         file.write_text(file.read_text().replace("FAULT_CODE = 125", "FAULT_CODE = 124"))
 
-    assert stage.call("run", "--no-such-option").returncode == 124, "the new code has answered"
-    wait_for(lambda: not is_alive(pid))
+    def is_gone() -> bool:
+        assert stage.call("run", "--no-such-option").returncode == 124, "the new code has answered"
+        return not is_alive(pid)  # it learns of it from the first call that reaches it; a slow one goes the plain way
+
+    wait_for(is_gone)
     assert stage.start() != pid
     assert stage.call("run", "--no-such-option").returncode == 124
     stage.stop()
@@ -320,7 +359,7 @@ def test_a_keeper_goes_when_nobody_calls(tmp_path: Path) -> None:
     lock = os.open(tmp_path / "x.lock", os.O_CREAT | os.O_RDWR, 0o600)
     child = os.fork()
     if child == 0:
-        Keeper(Place(directory, "x"), lock, take_image(), lambda: None, idle_seconds=0.3).serve()
+        Keeper(Place(directory, "x"), lock, take_image(), NO_LINE, Settings(idle_seconds=0.3)).serve()
         os._exit(9)
     os.close(directory)
     os.close(lock)
@@ -338,7 +377,7 @@ def test_a_keeper_goes_with_its_runtime_directory(stage: Stage, monkeypatch: pyt
     lock = os.open(stage.runtime / "x.lock", os.O_CREAT | os.O_RDWR, 0o600)
     child = os.fork()
     if child == 0:
-        Keeper(Place(directory, "x"), lock, take_image(), lambda: None, idle_seconds=600).serve()
+        Keeper(Place(directory, "x"), lock, take_image(), NO_LINE, Settings()).serve()
         os._exit(9)
     os.close(directory)
     os.close(lock)

@@ -169,7 +169,7 @@ def test_files_go_in_and_what_was_made_comes_out(place: Place) -> None:
 def test_a_request_that_makes_no_sense_is_refused_before_a_box_is_taken(place: Place) -> None:
     async def work(manager: SandboxManager) -> None:
         for wrong in (ExecutionRequest(), ExecutionRequest(code="1", command="true")):
-            with pytest.raises(InvalidArgument, match="either code or a command"):
+            with pytest.raises(InvalidArgument, match="code, a command, or argv"):
                 await manager.execute(wrong)
         with pytest.raises(InvalidArgument, match="unknown language"):
             await manager.execute_code("klingon", "1")

@@ -18,8 +18,8 @@ import mcp_types as types
 import pytest
 from mcp.shared.exceptions import MCPError
 
+from ringfence.mcp.lines import LONGEST_LINE
 from ringfence.mcp.server import AT_ONCE
-from ringfence.mcp.wire import LONGEST_LINE
 from tests.support.mcp_client import ERAS, MODERN, Stage, said, staged, texts, values
 
 pytestmark = pytest.mark.req("X3")

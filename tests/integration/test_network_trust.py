@@ -7,7 +7,6 @@ own routes. Each client is also run where nothing is looked into, and then refus
 import asyncio
 import os
 import shutil
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -17,6 +16,7 @@ import pytest
 
 from ringfence.confinement.choose import confiners
 from ringfence.egress.inspection.authority import Authority
+from ringfence.egress.sockets import Client
 from ringfence.engines.native.engine import NativeEngine
 from ringfence.values.grant import Grant
 from ringfence.values.hosts import canonical_host
@@ -52,7 +52,7 @@ class TrustBench:
         (self.workspace / "Get.java").write_text(JAVA)
         self.authority = Authority.make()
 
-    async def _serve(self, connection: socket.socket) -> None:
+    async def _serve(self, client: Client) -> None:
         """A web server that says hello, or an advertisement of git's."""
         context = self.authority.context_for(canonical_host(HOST))
         context.set_alpn_protocols(["http/1.1"])
@@ -60,7 +60,7 @@ class TrustBench:
         reader = asyncio.StreamReader()
         protocol = asyncio.StreamReaderProtocol(reader)
         try:
-            transport, _ = await loop.connect_accepted_socket(lambda: protocol, connection.dup(), ssl=context)
+            transport, _ = await loop.connect_accepted_socket(lambda: protocol, client.socket.dup(), ssl=context)
         except OSError:
             return  # the client does not trust it
         writer = asyncio.StreamWriter(transport, protocol, reader, loop)

@@ -25,7 +25,6 @@ import pytest
 import ringfence
 from ringfence import (
     BashTool,
-    Docker,
     ExecutionRequest,
     Network,
     PoolConfig,
@@ -43,7 +42,6 @@ from ringfence.manager.workspaces import Workspaces
 from ringfence.values.remedy import Door
 from ringfence.values.violation import ViolationType
 from tests.integration.stage import Place, descriptors, eventually, processes_with
-from tests.support import docker
 from tests.support.outside_world import replace_outside
 
 pytestmark = pytest.mark.req("B5", "X4")
@@ -367,7 +365,7 @@ def test_a_manager_that_is_killed_leaves_no_process(place: Place, port: int) -> 
         family = descendants(process.pid)
         process.kill()
         process.wait()
-    assert proxy in family and len(family) >= 3  # the launcher, the keeper of the network, what runs inside
+    assert proxy in family and len(family) >= 3  # the launcher, the socket maker of the network, what runs inside
     assert eventually(lambda: all(map(is_gone, family)))
     assert processes_with(mark) == []
 
@@ -598,30 +596,6 @@ def test_run_publish_says_where_before_the_command_starts(place: Place) -> None:
     first, second = done.stderr.splitlines()[:2]
     assert re.fullmatch(r"ringfence: port 8000 of the box is at http://127\.0\.0\.1:\d+", first)
     assert second == "started"
-
-
-DIRECTLY = """
-import urllib.request as u
-u.install_opener(u.build_opener(u.ProxyHandler({})))
-print(u.urlopen("http://api.example.com/", timeout=20).read().decode())
-try:
-    u.urlopen("http://other.example.com/", timeout=20)
-except OSError as fault:
-    print("no other:", fault)
-"""
-
-
-def test_a_container_reaches_a_host_by_its_name_without_any_variable(place: Place, world: int) -> None:
-    chosen = docker.settings()
-    (place.workspace / "directly.py").write_text(DIRECTLY)
-    engine = Docker(url=chosen.url, image=chosen.image)
-
-    done = place.run("python3 directly.py", network=["api.example.com"], engine=engine)
-
-    assert done.stdout.splitlines()[0] == HELLO, done.stderr
-    assert "no other:" in done.stdout
-    assert [each.target for each in done.violations] == ["other.example.com"]
-    assert proxies() == []
 
 
 # --- refusals ---------------------------------------------------------------------------------------------------------

@@ -225,7 +225,11 @@ def test_a10_case_07_an_agent_command_outside_the_sandbox_reaches_what_is_allowe
 
 
 @pytest.mark.req("A9", "D6")
-def test_a10_case_09_bubblewrap_gets_its_options_by_a_descriptor_and_the_audit_shows_them(place: Place) -> None:
+def test_a10_case_09_bubblewrap_gets_its_options_by_a_descriptor_and_the_audit_shows_them(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RINGFENCE_PROCESS_SANDBOX", "bwrap")
+
     done = place.run("cat /proc/1/cmdline 2>/dev/null | tr '\\0' ' '; echo; ls -A /")
 
     assert done.wall is not None and done.wall.name == "bwrap"

@@ -1,6 +1,7 @@
 """The file tools on one sandbox: what they see is what its commands see."""
 
 import asyncio
+import json
 
 import pytest
 
@@ -51,3 +52,17 @@ def test_the_same_holds_for_a_session(place: Place) -> None:
 def test_a_sandbox_has_no_sessions(place: Place) -> None:
     with place.box_closed() as box, pytest.raises(InvalidArgument, match="no sessions"):
         FileReadTool(box, "s")
+
+
+def test_a_search_is_one_record_however_many_files_it_reads(place: Place) -> None:
+    for number in range(5):
+        (place.workspace / f"{number}.txt").write_text("needle\n")
+    (place.workspace / ".env").write_text("needle=1\n")
+
+    async def work(box: Sandbox) -> None:
+        found = await SearchTool(box).execute("needle")
+        assert found.stdout.count("needle") == 5 and ".env" not in found.stdout
+
+    place.in_box(work)
+    journal = next(place.home.rglob("journal.jsonl"))
+    assert [json.loads(line)["tool"] for line in journal.read_text().splitlines()] == ["search"]

@@ -10,6 +10,8 @@ import pytest
 import ringfence
 from ringfence import InvalidArgument, Sandbox, SandboxManager, ToolAnswer, ToolSpec, WorldInterface, WorldTool
 from ringfence.tools import schemas
+from ringfence.tools.world.browser import BROWSER_TOOLS, has_browser
+from ringfence.tools.world.interface import tools_here
 
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(16)
 
@@ -171,11 +173,12 @@ def test_the_blocking_face_is_the_same(tmp_path: Path) -> None:
         world = ringfence.sync.WorldInterface(box)
 
         assert world.execute("run_code", {"code": "1 + 1"}).values["value"] == "2"
-        assert len(world.tools) == 9
+        assert len(world.tools) == len(tools_here())
 
 
 def test_schemas_of_providers_carry_every_tool() -> None:
     names = ["run_code", "bash", "file_read", "file_write", "file_edit", "file_list", "search", "fetch", "http"]
+    names += [tool.name for tool in BROWSER_TOOLS] if has_browser() else []
 
     assert [one["name"] for one in schemas.anthropic()] == names
     assert [one["name"] for one in schemas.openai()] == names

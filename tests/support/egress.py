@@ -258,11 +258,15 @@ class Captured:
         made.settimeout(10)
         return made
 
+    @property
+    def entering(self) -> tuple[str, ...]:
+        """The words before a program that is to be in that network."""
+        return ("/usr/bin/nsenter", "--preserve-credentials", "-U", "-n", "-t", str(self._process.pid), "--")
+
     async def run(self, *argv: str, env: Mapping[str, str] | None = None) -> tuple[int, str]:
         """A program in that network."""
-        enter = ("nsenter", "--preserve-credentials", "-U", "-n", "-t", str(self._process.pid), "--")
         process = await asyncio.create_subprocess_exec(
-            *enter, *argv, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL
+            *self.entering, *argv, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL
         )
         out, _ = await asyncio.wait_for(process.communicate(), 60)
         return process.returncode or 0, out.decode(errors="replace")

@@ -164,7 +164,9 @@ class FakeBox:
             audit=self.audit,
         )
 
-    async def start(self, request: Request, *, terminal: tuple[int, int] | None = None) -> Process:
+    async def start(
+        self, request: Request, *, terminal: tuple[int, int] | None = None, channel: int | None = None
+    ) -> Process:
         raise SpawnFailed(request.shown, "a fake box has one process, ours")
 
     async def perform(

@@ -92,6 +92,22 @@ class Stage:
     def calls(self) -> int:
         return sum(int(each["calls"]) for each in self.status())
 
+    def boxes(self) -> int:
+        """How many wait for a call."""
+        return sum(len(each["boxes"]) for each in self.status())
+
+    def boxes_taken(self) -> int:
+        return sum(int(each["boxes_taken"]) for each in self.status())
+
+    def call_in_box(self, *words: str, **more: Any) -> subprocess.CompletedProcess[bytes]:
+        """Once, so that a box is opened for the next call; and that one, which finds it."""
+        self.call(*words, **more)
+        wait_for(self.boxes)
+        before = self.boxes_taken()
+        done = self.call(*words, **more)
+        assert self.boxes_taken() == before + 1, f"{words} found no box"
+        return done
+
     def stop(self) -> None:
         """Every keeper, also one that is just starting, and wait until they are gone."""
 

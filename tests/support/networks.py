@@ -10,12 +10,14 @@ import socket
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
+from ringfence.egress.arriving import Arrived, arrivals, is_gone
 from ringfence.egress.base import Listeners
-from ringfence.engines.base import NetKeeper
+from ringfence.egress.sockets import Client
+from ringfence.engines.base import SocketMaker
 from ringfence.values.network import NetworkGrant, NetworkRule
 from ringfence.values.violation import Violation
 
-Serve = Callable[[socket.socket], Awaitable[None]]
+Serve = Callable[[Client], Awaitable[None]]
 ANSWER = "198.18.7.7"
 """What every name is."""
 
@@ -25,15 +27,10 @@ def a_network(*ports: int, **parts: object) -> NetworkGrant:
     return NetworkGrant(rules=(NetworkRule(host="example.com", ports=ports),), **parts)  # type: ignore[arg-type]  # a builder
 
 
-def where(connection: socket.socket) -> str:
+async def say_where(client: Client) -> None:
     """The address and port that whoever connected meant."""
-    address, port = connection.getsockname()[:2]
-    return f"{address.removeprefix('::ffff:')} {port}"
-
-
-async def say_where(connection: socket.socket) -> None:
-    """What it was meant for, and whom it comes from."""
-    await asyncio.get_running_loop().sock_sendall(connection, where(connection).encode())
+    address, port = client.asked
+    await client.send(f"{address} {port}".encode())
 
 
 def _answered(question: bytes) -> tuple[str, bytes]:
@@ -48,17 +45,23 @@ def _answered(question: bytes) -> tuple[str, bytes]:
     return ".".join(labels), head + question[12 : at + 5] + answer
 
 
+def _settle(ready: asyncio.Future[None]) -> None:
+    if not ready.done():
+        ready.set_result(None)
+
+
 class Attachment:
-    def __init__(self, box: str, listeners: Listeners, keeper: NetKeeper, provider: Accepting) -> None:
+    def __init__(self, box: str, listeners: Listeners, maker: SocketMaker, provider: Accepting) -> None:
         self.box = box
         self.listeners = listeners
-        self.keeper = keeper
+        self.maker = maker
         self.variables = provider.variables
         self.published: tuple[tuple[int, int], ...] = ()
         self.refused: list[Violation] = []
         self.asked: list[tuple[str, str]] = []
         """(name, the server that was asked)"""
         self._serve = provider.serve
+        self._arrivals = arrivals(is_carried=listeners.is_carried)
         loop = asyncio.get_running_loop()
         accepted = (listeners.proxy, listeners.dns_tcp, *listeners.tcp.values())
         self._tasks = [loop.create_task(self._accept(each)) for each in accepted]
@@ -67,22 +70,48 @@ class Attachment:
 
     async def _accept(self, listener: socket.socket) -> None:
         while True:
-            connection, _ = await self._loop.sock_accept(listener)
-            connection.setblocking(False)
-            self._tasks.append(self._loop.create_task(self._one(connection)))
+            try:
+                arrived = self._arrivals.accept(listener)
+            except BlockingIOError:
+                await self._readable(listener)
+                continue
+            except OSError as fault:
+                if is_gone(fault):
+                    return
+                raise
+            self._tasks.append(self._loop.create_task(self._one(arrived)))
 
-    async def _one(self, connection: socket.socket) -> None:
-        with connection, suppress(OSError):
-            await self._serve(connection)
+    async def _readable(self, listener: socket.socket) -> None:
+        ready: asyncio.Future[None] = self._loop.create_future()
+        self._loop.add_reader(listener, _settle, ready)
+        try:
+            await ready
+        finally:
+            self._loop.remove_reader(listener)
+
+    async def _one(self, arrived: Arrived) -> None:
+        with arrived.connection, suppress(OSError):
+            await self._serve(Client(arrived.connection, self._loop, arrived.asked))
 
     def _on_question(self) -> None:
         with suppress(BlockingIOError):
+            if self.listeners.is_carried:
+                return self._on_carried_question()
             data, told, _, client = self.listeners.dns_udp.recvmsg(4096, 256)
             ours = [(level, kind, value) for level, kind, value in told if level == socket.IPPROTO_IPV6]
             name, reply = _answered(data)
             server = socket.inet_ntop(socket.AF_INET6, ours[0][2][:16]).removeprefix("::ffff:")
             self.asked.append((name, server))
             self.listeners.dns_udp.sendmsg([reply], ours, 0, client)
+
+    def _on_carried_question(self) -> None:
+        packet = self.listeners.dns_udp.recv(4096)
+        if not packet:
+            self._loop.remove_reader(self.listeners.dns_udp)
+            return
+        name, reply = _answered(packet[40:])
+        self.asked.append((name, socket.inet_ntop(socket.AF_INET6, packet[20:36]).removeprefix("::ffff:")))
+        self.listeners.dns_udp.send(packet[:40] + reply)
 
     async def settle(self) -> bool:
         return True
@@ -116,6 +145,6 @@ class Accepting:
     async def known_hosts(self) -> str:
         return ""
 
-    async def attach(self, box: str, network: NetworkGrant, listeners: Listeners, keeper: NetKeeper) -> Attachment:
-        self.attached.append(Attachment(box, listeners, keeper, self))
+    async def attach(self, box: str, network: NetworkGrant, listeners: Listeners, maker: SocketMaker) -> Attachment:
+        self.attached.append(Attachment(box, listeners, maker, self))
         return self.attached[-1]

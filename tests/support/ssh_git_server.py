@@ -33,7 +33,7 @@ def write_keys(root: Path) -> None:
         known = asyncssh.generate_private_key("ssh-ed25519") if name == CHANGED else key
         if name != UNKNOWN:
             lines.append(f"{name} {known.export_public_key().decode().strip()}\n")
-    (root / "home/.ssh").mkdir()
+    (root / "home/.ssh").mkdir(exist_ok=True)
     (root / "home/.ssh/known_hosts").write_text("".join(lines))
 
 
@@ -45,14 +45,14 @@ class _Everything(asyncssh.SSHServer):
         return True
 
 
-async def serve_ssh(root: Path, addresses: dict[str, str]) -> list[asyncssh.SSHAcceptor]:
+async def serve_ssh(root: Path, addresses: dict[str, str], port: int = 22) -> list[asyncssh.SSHAcceptor]:
     """Serve until they are closed. Each request is a line of `ssh-seen.jsonl`."""
-    seen = (root / "ssh-seen.jsonl").open("a", buffering=1)
     repositories = root / "repositories/ssh"
 
     async def run(process: asyncssh.SSHServerProcess[bytes]) -> None:
         asked = {"command": process.command, "env": dict(process.env), "user": process.get_extra_info("username")}
-        seen.write(json.dumps(asked) + "\n")
+        with (root / "ssh-seen.jsonl").open("a") as seen:
+            seen.write(json.dumps(asked) + "\n")
         child = await asyncio.create_subprocess_shell(
             process.command or "cat",
             stdin=asyncio.subprocess.PIPE,
@@ -68,7 +68,7 @@ async def serve_ssh(root: Path, addresses: dict[str, str]) -> list[asyncssh.SSHA
     return [
         await asyncssh.listen(
             address,
-            22,
+            port,
             server_factory=_Everything,
             server_host_keys=[str(root / f"{name}.ssh")],
             authorized_client_keys=str(root / "ssh_key.pub"),

@@ -165,7 +165,7 @@ def test_the_pod_has_probes_and_limits() -> None:
 # --- compose ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["compose.yaml", "compose.docker.yaml"])
+@pytest.mark.parametrize("name", ["compose.yaml", "compose.docker.yaml", "compose.server.yaml"])
 def test_compose_files_keep_to_the_specification(name: str) -> None:
     assert "manager" in PyCompose.from_yaml(compose(name)).service_names()
 
@@ -253,3 +253,32 @@ def test_both_deployments_run_the_same_probe() -> None:
 
     assert probes == {("ringfence", "pool")}
     assert service()["healthcheck"]["test"] == ["CMD", "ringfence", "pool"]
+
+
+# --- the server -------------------------------------------------------------------------------------------------------
+
+
+def test_what_the_deployments_serve_with_are_options_of_the_command() -> None:
+    options = {name for parameter in _serve_parameters() for name in parameter.opts}
+    unit = (DEPLOY / "ringfence.service").read_text()
+    entry = yaml.safe_load(compose("compose.server.yaml"))["services"]["manager"]["entrypoint"]
+    lines = [line.partition("=")[2].split() for line in unit.splitlines() if line.startswith("ExecStart")]
+
+    for words in (*lines, entry):
+        assert words[1] == "serve" and {word for word in words if word.startswith("--")} <= options
+
+
+def test_compose_serves_to_this_machine_only() -> None:
+    (port,) = yaml.safe_load(compose("compose.server.yaml"))["services"]["manager"]["ports"]
+
+    assert port.startswith("127.0.0.1:")
+
+
+def _serve_parameters() -> list[Any]:
+    import typer
+
+    from ringfence.cli.commands.serve import serve
+
+    app = typer.Typer()
+    app.command()(serve)
+    return list(typer.main.get_command(app).params)

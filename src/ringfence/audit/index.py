@@ -69,10 +69,13 @@ class Filter:
     until: str | None = None
     text: str | None = None
     """Is in the command, the error or the reasons; upper and lower case are the same."""
+    before: int | None = None
+    """Only records with a smaller number: for whoever goes back page by page."""
 
-    def where(self) -> tuple[str, list[str]]:
+    def where(self) -> tuple[str, list[str | int]]:
         """As SQL, with its values."""
-        terms, values = ["1"], []
+        terms: list[str] = ["1"]
+        values: list[str | int] = []
         for name in ("session_id", "agent_id", "org_id", "tool", "result"):
             value = getattr(self, name)
             if value is not None:
@@ -81,6 +84,7 @@ class Filter:
         for value, term in (
             (self.since, "timestamp >= ?"),
             (self.until, "timestamp < ?"),
+            (self.before, "seq < ?"),
             (self.text.lower() if self.text is not None else None, "instr(text, ?)"),
         ):
             if value is not None:
@@ -159,7 +163,7 @@ class Index:
             most_mb=total[5],
         )
 
-    def _counts(self, column: str, where: str, values: list[str]) -> dict[str, int]:
+    def _counts(self, column: str, where: str, values: list[str | int]) -> dict[str, int]:
         rows = self._database.execute(
             f"SELECT coalesce({column}, '-'), count(*) FROM records WHERE {where} GROUP BY 1 ORDER BY 2 DESC LIMIT 20",
             values,

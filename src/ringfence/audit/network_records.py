@@ -70,6 +70,8 @@ def answered(event: NetworkEvent, redact: Redactor, begun: NetworkEvent | None =
         fields["parent_proxy"] = event.parent
     if begun is not None and event.address and not begun.address:
         fields["address"] = event.address
+    if begun is not None and event.verdict is not begun.verdict:  # refused after it had begun: no rule was against it
+        fields["final_verdict"] = event.verdict.name.lower()
     if event.secrets:
         fields["secrets"] = list(event.secrets)
     if event.canary:

@@ -23,14 +23,16 @@ if TYPE_CHECKING:
 _CONTEXT: Final = "ringfence journal checkpoint 1"
 """So that a signature made for something else never counts."""
 _SIZE_MAX: Final = 65536
+_ID_LENGTH: Final = 16
+_MADE_BY: Final = "ringfence audit keygen"
 
 
 class Signer:
     """A private key, read when it is first needed."""
 
     def __init__(self, path: str) -> None:
-        self._key = _read_private(path)
-        self._id = _key_id(self._key.public_key())
+        self._key = read_private(path)
+        self._id = key_id(self._key.public_key())[:_ID_LENGTH]
 
     def checkpoint(self, seq: int, prev: str) -> str:
         """The fields of the checkpoint that will have this number."""
@@ -47,8 +49,8 @@ class Verifier:
     """
 
     def __init__(self, paths: tuple[str | os.PathLike[str], ...]) -> None:
-        keys = [_read_public(path) for path in paths]
-        self._keys = {_key_id(key): key for key in keys}
+        keys = [read_public(path) for path in paths]
+        self._keys = {key_id(key)[:_ID_LENGTH]: key for key in keys}
 
     def fault(self, record: dict[str, Any]) -> str | None:
         """What is wrong with a checkpoint, if anything is."""
@@ -109,7 +111,15 @@ def _check_installed() -> None:
         raise NotInstalled("signing needs the package `cryptography`", hint="pip install 'ringfence[sign]'") from None
 
 
-def _read_private(path: str) -> "Ed25519PrivateKey":
+def read_private(path: str | os.PathLike[str], made_by: str = _MADE_BY) -> "Ed25519PrivateKey":
+    """A private key that only its owner can read.
+
+    Args:
+        made_by: the command that makes one, for whoever has none.
+
+    Raises:
+        InvalidConfig: there is none at this path, or others can read it.
+    """
     _check_installed()
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
     from cryptography.hazmat.primitives.serialization import load_pem_private_key
@@ -119,13 +129,18 @@ def _read_private(path: str) -> "Ed25519PrivateKey":
     except (ValueError, TypeError):
         found = None
     if not isinstance(found, Ed25519PrivateKey):
-        raise InvalidConfig(f"{path} is not an Ed25519 private key", hint="make one: ringfence audit keygen")
+        raise InvalidConfig(f"{path} is not an Ed25519 private key", hint=f"make one: {made_by}")
     if os.stat(path).st_mode & 0o077:
         raise InvalidConfig(f"{path} can be read by others", hint=f"chmod 600 {path}, or make a new one")
     return found
 
 
-def _read_public(path: str | os.PathLike[str]) -> "Ed25519PublicKey":
+def read_public(path: str | os.PathLike[str]) -> "Ed25519PublicKey":
+    """A public key.
+
+    Raises:
+        InvalidConfig: there is none at this path.
+    """
     _check_installed()
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
     from cryptography.hazmat.primitives.serialization import load_pem_public_key
@@ -147,8 +162,13 @@ def _read(path: str | os.PathLike[str]) -> bytes:
         raise InvalidConfig(f"{path} cannot be read: {fault.strerror}", hint="name a key that exists") from None
 
 
-def _key_id(key: "Ed25519PublicKey") -> str:
+def raw_public(key: "Ed25519PublicKey") -> bytes:
+    """Its 32 bytes."""
     from cryptography.hazmat.primitives import serialization
 
-    raw = key.public_bytes(serialization.Encoding.Raw, serialization.PublicFormat.Raw)
-    return hashlib.sha256(raw).hexdigest()[:16]
+    return key.public_bytes(serialization.Encoding.Raw, serialization.PublicFormat.Raw)
+
+
+def key_id(key: "Ed25519PublicKey") -> str:
+    """By what a signature names the key; checkpoints have the first digits of it."""
+    return hashlib.sha256(raw_public(key)).hexdigest()

@@ -39,6 +39,12 @@ def main() -> None:
     sys.exit(code)
 
 
+def main_as_shell() -> None:
+    """The console script `ringfence-shell`, where there is no native front."""
+    sys.argv[1:1] = ["hook", "run"]
+    main()
+
+
 def _code_of(words: list[str]) -> "Any":
     import warnings
 

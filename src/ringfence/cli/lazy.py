@@ -1,5 +1,6 @@
 """Loads a command when it is called, so that `--help`, completion and one command do not wait for all the others."""
 
+import os
 from functools import cache
 from importlib import import_module
 from inspect import signature
@@ -9,11 +10,12 @@ import typer
 from typer.core import TyperGroup
 from typer.main import get_command
 
+from ringfence.cli.elsewhere import refuse_of_this_machine
 from ringfence.cli.group import HELP_NAMES
 from ringfence.cli.names import COMMANDS as COMMANDS
 from ringfence.cli.output_options import with_output_options
 
-_TAKES_THE_REST = ("run", "check", "shell")
+_TAKES_THE_REST = ("run", "check", "shell", "wrap")
 """What follows the first word belongs to the command that is run, also if it looks like an option."""
 
 
@@ -32,6 +34,7 @@ class LazyGroup(TyperGroup):
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """For the call itself: the real one."""
         if args and args[0] in COMMANDS:
+            refuse_of_this_machine(args, os.environ)
             return args[0], load(args[0]), args[1:]
         return super().resolve_command(ctx, args)
 

@@ -10,7 +10,7 @@ import errno
 import gc
 import os
 import sys
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -86,7 +86,11 @@ def run_quickly(words: Sequence[str], environ: Mapping[str, str]) -> bool:
         Finished: how to exit.
         RingfenceError: as the command itself.
     """
-    if words[:1] != ["run"] or "_RINGFENCE_COMPLETE" in environ:
+    if "_RINGFENCE_COMPLETE" in environ:
+        return False
+    if list(words[:2]) == ["hook", "run"] and words[2:3] not in (["--help"], ["-h"]):
+        _run_as_shell(words[2:], environ)
+    if words[:1] != ["run"]:
         return False
     read = read_line(words[1:])
     if read is None:
@@ -111,6 +115,21 @@ def run_quickly(words: Sequence[str], environ: Mapping[str, str]) -> bool:
         _leave_closed_pipes()
         sys.exit(1)
     return True
+
+
+def _run_as_shell(words: Sequence[str], environ: Mapping[str, str]) -> NoReturn:
+    """`ringfence-shell`: what a shell is called with is no line of options, and nobody but us may look for some in it.
+
+    Raises:
+        Finished: how to exit.
+        RingfenceError: as the command itself.
+    """
+    from ringfence.agents.shell_words import parse
+    from ringfence.cli.exits import Finished
+    from ringfence.cli.hooked import own_ledger, run_words
+
+    gc.enable()
+    raise Finished(run_words(parse(words), own_ledger(environ), environ))
 
 
 def read_line(words: Sequence[str]) -> tuple[list[str], dict[str, Any]] | None:

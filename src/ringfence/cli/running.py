@@ -5,16 +5,18 @@ from __future__ import annotations
 import os
 import sys
 from contextlib import nullcontext
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Literal
 
+from ringfence.cli.elsewhere import URL_VARIABLE, is_on_server
 from ringfence.cli.exits import Finished
 from ringfence.cli.options import typed_limits, typed_options
 from ringfence.cli.say import print_line, print_note
 from ringfence.dataclass import replace
-from ringfence.deferred import deferred, deferred_module
+from ringfence.deferred import deferred
 from ringfence.errors import CommandNotAllowed, InvalidArgument
 from ringfence.manager.assemble import has_policy
 from ringfence.manager.blocking import run as run_blocking
+from ringfence.manager.blocking import wait_for
 from ringfence.manager.granting import BY_CALLER
 from ringfence.manager.policing import CODE_TOOL, SHELL_TOOL
 from ringfence.manager.sandbox import Sandbox
@@ -26,22 +28,25 @@ from ringfence.values.sizes import parse_duration, show_seconds, show_size
 from ringfence.values.violation import ViolationType
 
 if TYPE_CHECKING:
-    import asyncio
     from contextlib import AbstractContextManager
     from pathlib import Path
+    from typing import NoReturn
 
     from ringfence.approvals.base import ConfirmationService
     from ringfence.approvals.terminal import TerminalConfirmationService
     from ringfence.cli.attaching import attach, require_terminal
+    from ringfence.cli.on_server import run_there
+    from ringfence.cli.piping import pipe
     from ringfence.cli.shadows import work_on
     from ringfence.cli.typed_network import say_published, typed_network
     from ringfence.manager.options import SandboxOptions
     from ringfence.values.annotate import violation_lines
 else:
-    asyncio = deferred_module("asyncio")
     TerminalConfirmationService = deferred("ringfence.approvals.terminal", "TerminalConfirmationService")
     attach = deferred("ringfence.cli.attaching", "attach")
     require_terminal = deferred("ringfence.cli.attaching", "require_terminal")
+    pipe = deferred("ringfence.cli.piping", "pipe")
+    run_there = deferred("ringfence.cli.on_server", "run_there")
     work_on = deferred("ringfence.cli.shadows", "work_on")
     say_published = deferred("ringfence.cli.typed_network", "say_published")
     typed_network = deferred("ringfence.cli.typed_network", "typed_network")
@@ -82,8 +87,17 @@ def run_command(
     reach: list[int] | None = None,
     ask_network: bool = False,
     verbose: bool = False,
+    engine: Literal["native", "wasi"] | None = None,
+    streams_input: bool = False,
+    cwd: str | None = None,
+    confirmation: ConfirmationService | None = None,
 ) -> None:
     """What `ringfence run` does with what was typed.
+
+    Args:
+        streams_input: whether standard input is passed on as it comes; for whoever calls this as a shell.
+        cwd: where in the workspace it runs, if not at its top.
+        confirmation: who is asked, if not the person at this terminal.
 
     Raises:
         Finished: always; how to exit.
@@ -91,18 +105,22 @@ def run_command(
     """
     if language is not None and len(command) != 1:
         raise InvalidArgument("with --language there is one argument, the code", hint="quote it")
-    options = typed_options(
+    options = run_options(
         workspace=workspace,
         read=read,
         write=write,
         read_only=read_only,
         deny=deny,
         env=env,
-        limits=typed_limits(config, cpu_time=cpu_time, memory=memory, processes=processes, output=output),
+        cpu_time=cpu_time,
+        memory=memory,
+        processes=processes,
+        output=output,
         config=config,
         policy=policy,
         role=role,
-        tool=tool or (SHELL_TOOL if language is None else CODE_TOOL),
+        tool=tool,
+        language=language,
         python=python,
         trace=trace,
         mediate_opens=mediate_opens,
@@ -112,14 +130,32 @@ def run_command(
     )
     if terminal:
         _refuse_with_terminal(stdin=stdin, as_json=as_json, language=language)
-    options = replace(options, confirmation=_confirmation(options, stdin=stdin))
+    # Who calls this as a shell means its own directory, and what is installed here is no tool of a server's.
+    if is_on_server(os.environ) and cwd is None and engine is None:
+        if shadow or use_shadow is not None or shadow_size is not None:
+            raise InvalidArgument("a shadow of a server's", hint=f"leave out --shadow, or unset {URL_VARIABLE}")
+        ended = run_there(
+            command,
+            options,
+            terminal=terminal,
+            stdin=sys.stdin.buffer.read() if stdin else None,
+            timeout=None if timeout is None else parse_duration(timeout),
+            language=language,
+            on_output=None if as_json else _pass_through,
+        )
+        _finish(ended, options, as_json=as_json, verbose=verbose)
+    confirmation = confirmation or _confirmation(options, stdin=stdin or streams_input)
+    options = replace(options, confirmation=confirmation, engine=engine)
     with _place(options, shadow=shadow, use_shadow=use_shadow, shadow_size=shadow_size) as chosen:
         if terminal:
-            code = asyncio.run(_on_terminal(command, chosen, timeout))
+            ended = wait_for(_on_terminal(command, chosen, timeout))
+        elif streams_input:
+            ended = wait_for(_piped(command, chosen, cwd))
         else:
-            result = run_blocking(
+            ended = run_blocking(
                 command[0] if len(command) == 1 else command,
                 chosen,
+                cwd=cwd,
                 stdin=sys.stdin.buffer.read() if stdin else None,
                 timeout=None if timeout is None else parse_duration(timeout),
                 language=language,
@@ -127,17 +163,45 @@ def run_command(
                 on_output=None if as_json else _pass_through,
                 on_published=say_published,
             )
-            code = result.exit_code
-    if terminal:
-        raise Finished(code)
+    _finish(ended, options, as_json=as_json, verbose=verbose)
+
+
+def _finish(ended: int | Result, options: SandboxOptions, *, as_json: bool, verbose: bool) -> NoReturn:
+    """Say how it ended, unless its terminal has shown all of it."""
+    if isinstance(ended, int):
+        raise Finished(ended)
     if as_json:
-        print(result.to_json())
+        print(ended.to_json())
     else:
-        _show_results(result)
-        _say_how_it_ended(result, Door.POLICY if has_policy(options, os.environ) else Door.COMMAND_LINE)
+        _show_results(ended)
+        _say_how_it_ended(ended, Door.POLICY if has_policy(options, os.environ) else Door.COMMAND_LINE)
     if verbose:
-        _say_more(result)
-    raise Finished(code)
+        _say_more(ended)
+    raise Finished(ended.exit_code)
+
+
+def run_options(
+    *,
+    cpu_time: str | None = None,
+    memory: str | None = None,
+    processes: int | None = None,
+    output: str | None = None,
+    config: Path | None = None,
+    tool: str | None = None,
+    language: str | None = None,
+    **typed: Any,
+) -> SandboxOptions:
+    """The sandbox that `ringfence run` makes of what was typed; the rest is as `typed_options` takes it.
+
+    Raises:
+        RingfenceError: something that was typed makes no sense.
+    """
+    return typed_options(
+        limits=typed_limits(config, cpu_time=cpu_time, memory=memory, processes=processes, output=output),
+        config=config,
+        tool=tool or (SHELL_TOOL if language is None else CODE_TOOL),
+        **typed,
+    )
 
 
 def _place(
@@ -180,6 +244,20 @@ async def _on_terminal(command: list[str], options: SandboxOptions, timeout: str
                 raise
             print_line(f"refused: {refusal}")
             return REFUSED_CODE
+
+
+async def _piped(command: list[str], options: SandboxOptions, cwd: str | None) -> int:
+    async with Sandbox.for_one_call(options) as box:
+        try:
+            code, result = await pipe(box, command[0] if len(command) == 1 else command, cwd=cwd)
+        except CommandNotAllowed as refusal:
+            if not refusal.rule:
+                raise
+            print_line(f"refused: {refusal}")
+            return REFUSED_CODE
+        if result is not None:
+            _say_how_it_ended(result, Door.POLICY if has_policy(options, os.environ) else Door.COMMAND_LINE)
+        return code
 
 
 def _confirmation(options: SandboxOptions, *, stdin: bool) -> ConfirmationService | None:

@@ -53,4 +53,4 @@ class ProcessSandbox:
 
 def sandbox_audits(result: Result) -> tuple[SandboxAudit, ...]:
     """Which wrapper a run had, and the wrapped command, with paths of the host replaced; none if nothing ran."""
-    return (result.audit,) if result.audit is not None else ()
+    return result.sandbox_audits

@@ -187,8 +187,8 @@ class Descriptors:
     control: int
     memory: int = -1
     """To become what holds a shadow's changes, where they are kept in memory."""
-    keeper: int = -1
-    """For the keeper of the box's network; without one there is no network."""
+    maker: int = -1
+    """For the socket maker of the box; without one there is no network."""
     files: tuple[int, ...] = ()
     """What the view's `files` hold, in their order."""
 
@@ -197,6 +197,11 @@ class Descriptors:
         """How PID 1 is started from within the wall."""
         memory = (str(self.memory),) if self.memory >= 0 else ()
         return (f"/proc/self/fd/{self.helper}", "init", str(self.control), *memory)
+
+    @property
+    def stay_words(self) -> tuple[str, ...]:
+        """The same in a plan whose process is PID 1 already, and starts nothing."""
+        return ("stay", str(self.control), str(max(self.memory, 0)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,6 +238,8 @@ class Probe:
     """How many processes and threads the wall itself may have, besides those of the box."""
     supervised: bool = True
     """Whether somebody outside can look at single calls."""
+    stays: bool = False
+    """Whether PID 1 is a fork of the launcher, so that an interpreter can stand ready in it."""
     makes_names: bool = False
     """Whether names can be made from outside, so that protected ones need no placeholder."""
 

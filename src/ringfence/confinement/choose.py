@@ -13,6 +13,7 @@ from ringfence.errors import InitializationFailed
 if TYPE_CHECKING:
     import shutil
 
+    from ringfence.confinement.adapter import ProcessAdapter
     from ringfence.values.grant import Grant
     from ringfence.values.guarantee import Guarantee
 else:
@@ -62,6 +63,9 @@ def probe_of(name: str) -> Probe:
 def confiners(*, bwrap_path: str | None = None) -> tuple[Confiner, ...]:
     """The confiners of this platform, in the order of preference: the quickest of those that give everything first.
 
+    Args:
+        bwrap_path: a bubblewrap of the caller's; it comes first then.
+
     Raises:
         InitializationFailed: there are none for this platform.
     """
@@ -71,7 +75,9 @@ def confiners(*, bwrap_path: str | None = None) -> tuple[Confiner, ...]:
         from ringfence.confinement.linux.landlock_only import LandlockOnly
         from ringfence.confinement.linux.unshare import Unshare
 
-        return (Bubblewrap(bwrap_path), Unshare(), GVisor(), LandlockOnly())
+        bwrap, unshare = Bubblewrap(bwrap_path), Unshare()
+        # Who names a bubblewrap wants it.
+        return (*((unshare, bwrap) if bwrap_path is None else (bwrap, unshare)), GVisor(), LandlockOnly())
     if sys.platform == "darwin":
         raise InitializationFailed(
             "running behind sandbox-exec is not built yet; only its profile is",
@@ -80,6 +86,39 @@ def confiners(*, bwrap_path: str | None = None) -> tuple[Confiner, ...]:
     raise InitializationFailed(
         f"there is no wall for the platform {sys.platform!r}",
         hint="Ringfence runs on Linux; use a Linux virtual machine",
+    )
+
+
+def process_adapters(*, bwrap_path: str | None = None) -> tuple[ProcessAdapter, ...]:
+    """Every adapter for a single command line, the strongest first, of every platform; `probe` says which work here."""
+    from ringfence.confinement.linux.adapters.bubblewrap import BubblewrapAdapter
+    from ringfence.confinement.linux.adapters.firejail import FirejailAdapter
+    from ringfence.confinement.linux.adapters.landlock import LandlockAdapter
+    from ringfence.confinement.linux.adapters.nsjail import NsjailAdapter
+    from ringfence.confinement.linux.adapters.unshare import UnshareAdapter
+    from ringfence.confinement.macos.sandbox_exec import SandboxExecAdapter
+    from ringfence.confinement.windows.job_object import JobObjectAdapter
+
+    linux = (BubblewrapAdapter(bwrap_path), NsjailAdapter(), UnshareAdapter(), LandlockAdapter(), FirejailAdapter())
+    return (*linux, SandboxExecAdapter(), JobObjectAdapter())
+
+
+def process_adapter(name: str | None = None) -> ProcessAdapter:
+    """The adapter of this name, or without one the first that works here.
+
+    Raises:
+        InitializationFailed: there is none of that name, or it cannot be used here; says why.
+    """
+    found = [adapter for adapter in process_adapters() if name in (None, adapter.name)]
+    if not found:
+        names = ", ".join(adapter.name for adapter in process_adapters())
+        raise InitializationFailed(f"there is no adapter called {name!r}", hint=f"choose one of: {names}")
+    for adapter in found:
+        if adapter.probe().usable:
+            return adapter
+    probes = [(adapter.name, adapter.probe()) for adapter in found]
+    raise InitializationFailed(
+        "; ".join(f"{called}: {probe.missing}" for called, probe in probes), hint=probes[0][1].hint
     )
 
 
@@ -170,6 +209,24 @@ def notification_rules(grant: Grant, view: View, owner: tuple[int, int] | None) 
     from ringfence.confinement.linux.notify import rules
 
     return (*rules(grant, view, owner), *(mediation_words(grant, view) if grant.mediate_opens else ()))
+
+
+def look_anew() -> None:
+    """Forget what is remembered of the machine's files, where they are others now."""
+    from ringfence.confinement.linux.bwrap import find_bwrap
+    from ringfence.confinement.linux.host import forget_if_changed as forget_etc
+    from ringfence.confinement.linux.own import forget_if_changed as forget_own
+
+    find_bwrap.cache_clear()
+    forget_etc()
+    forget_own()
+
+
+def own_programs(confiner: Confiner) -> tuple[str, ...]:
+    """What the wall itself is started by, besides our helper."""
+    from ringfence.confinement.linux.bwrap import Bubblewrap
+
+    return confiner.programs() if isinstance(confiner, Bubblewrap) else ()
 
 
 def container_profile() -> dict[str, Any]:

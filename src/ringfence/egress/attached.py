@@ -10,8 +10,9 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Final
 
+from ringfence.egress.arriving import LONGEST_QUERY, Arrived, arrivals, is_gone
 from ringfence.egress.base import Listeners, Refusal
-from ringfence.egress.dns import LONGEST_QUERY, NameService
+from ringfence.egress.dns import NameService
 from ringfence.egress.doors import HEADER_SECONDS, transparent
 from ringfence.egress.flow import Box
 from ringfence.egress.proxy_port import proxy_port
@@ -26,8 +27,6 @@ _WAITING: Final = 1024  # connections, at most, that are taken because somebody 
 _RETRY_SECONDS: Final = 0.5
 _COMPLAINT_SECONDS: Final = 5.0
 _DNS_IDLE_SECONDS: Final = 10.0
-_ANCILLARY: Final = 256
-_IP_PKTINFO: Final = 8  # from linux/in.h; `socket` has it in newer versions only
 
 Serve = Callable[[Client], Awaitable[None]]
 _log = logging.getLogger(__name__)
@@ -60,6 +59,7 @@ class AttachedBox:
         self.box = box
         self._capacity = capacity
         self._listeners = listeners
+        self._arrivals = arrivals(is_carried=listeners is not None and listeners.is_carried)
         self._names = NameService(box)
         self._served: dict[socket.socket, tuple[Serve, bool]] = {}
         self._loop = asyncio.get_running_loop()
@@ -103,7 +103,7 @@ class AttachedBox:
 
     def serve_tool(self, connection: socket.socket) -> None:
         """Treat it as a connection to the proxy port, made by our own tools."""
-        self._take(connection, partial(proxy_port, self.box, door=NetworkDoor.TOOL), is_http=True)
+        self._take(Arrived(connection), partial(proxy_port, self.box, door=NetworkDoor.TOOL), is_http=True)
 
     def _listen(self, listener: socket.socket, serve: Serve, *, is_http: bool = False) -> None:
         self._served[listener] = serve, is_http
@@ -121,7 +121,7 @@ class AttachedBox:
         """Take connections that wait; whether there may be more."""
         for _ in range(_AT_ONCE):
             try:
-                connection, _ = listener.accept()
+                arrived = self._arrivals.accept(listener)
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return False
             except OSError as fault:
@@ -129,31 +129,33 @@ class AttachedBox:
                     self._loop.remove_reader(listener)
                     self._loop.call_later(_RETRY_SECONDS, self._again, listener, serve, is_http)
                     self._complain("there is no descriptor left for a connection")
+                elif is_gone(fault):
+                    self._loop.remove_reader(listener)
                 return False
-            connection.setblocking(False)
-            self._take(connection, serve, is_http=is_http)
+            self._take(arrived, serve, is_http=is_http)
         return True
 
     def _again(self, listener: socket.socket, serve: Serve, is_http: bool) -> None:
         if not self._closed:
             self._loop.add_reader(listener, self._accept, listener, serve, is_http)
 
-    def _take(self, connection: socket.socket, serve: Serve, *, is_http: bool) -> None:
-        meter = self.box.meter
+    def _take(self, arrived: Arrived, serve: Serve, *, is_http: bool) -> None:
+        meter, most = self.box.meter, self.box.meter.most_connections
         if self._closed or not meter.open_box():
-            return self._turn_away(connection, f"{meter.most_connections} connections are open already", is_http)
+            return self._turn_away(arrived.connection, f"{most} connections are open already", is_http)
         if not self._capacity.take(meter.connections - 1):
             meter.close_box()
-            return self._turn_away(connection, "the proxy has no room for more connections", is_http)
-        task = self._loop.create_task(self._serve(connection, serve))
+            return self._turn_away(arrived.connection, "the proxy has no room for more connections", is_http)
+        task = self._loop.create_task(self._serve(arrived, serve))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _serve(self, connection: socket.socket, serve: Serve) -> None:
+    async def _serve(self, arrived: Arrived, serve: Serve) -> None:
+        connection = arrived.connection
         try:
             with contextlib.suppress(OSError):
                 connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            await serve(Client(connection, self._loop))
+            await serve(Client(connection, self._loop, arrived.asked))
         except OSError:
             pass  # the client's end of it; what mattered is recorded
         except Exception:  # the outermost edge of one connection: it ends, the others go on
@@ -180,13 +182,15 @@ class AttachedBox:
         """Answer look-ups that wait; whether there may be more."""
         for _ in range(_AT_ONCE):
             try:
-                query, ancillary, _, sender = listener.recvmsg(LONGEST_QUERY + 1, _ANCILLARY)
-            except OSError:
+                query, answer = self._arrivals.look_up(listener)
+            except OSError as fault:
+                if is_gone(fault):
+                    self._loop.remove_reader(listener)
                 return False
             reply = self._names.answer(query)
             if reply is not None:
-                with contextlib.suppress(OSError):
-                    listener.sendmsg([reply], _answered_from(ancillary), 0, sender)
+                with contextlib.suppress(OSError):  # it is lost, as packets of UDP may be
+                    answer(reply)
         return True
 
     async def _dns_over_tcp(self, client: Client) -> None:
@@ -201,14 +205,3 @@ class AttachedBox:
                     return
                 await client.send(len(reply).to_bytes(2, "big") + reply)
                 deadline = self._loop.time() + _DNS_IDLE_SECONDS
-
-
-def _answered_from(ancillary: list[tuple[int, int, bytes]]) -> list[tuple[int, int, bytes]]:
-    """The address that was asked is the one that answers: clients drop answers of others."""
-    for level, kind, data in ancillary:
-        if level == socket.IPPROTO_IPV6 and kind == socket.IPV6_PKTINFO and len(data) == 20:
-            return [(level, kind, data)]
-    for level, kind, data in ancillary:
-        if level == socket.IPPROTO_IP and kind == _IP_PKTINFO and len(data) == 12:
-            return [(level, kind, data[:4] + data[8:12] + bytes(4))]
-    return []

@@ -43,6 +43,9 @@ class Listeners:
     is_loopback: bool = False
     """Whether only what is meant for the box's loopback comes out, since it has no routes of its own: names have to
     stand for addresses there."""
+    is_carried: bool = False
+    """Whether they stand for sockets that could not be passed out of a kernel of its own (native/carry_network.c): they
+    bring packets with connections, or look-ups, and where these were meant to go (`egress.arriving`)."""
 
     def __iter__(self) -> Iterator[socket.socket]:
         return iter((self.proxy, self.dns_udp, self.dns_tcp, *self.tcp.values()))

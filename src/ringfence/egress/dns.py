@@ -11,6 +11,7 @@ from typing import Final
 
 import dnslib  # type: ignore[import-untyped]  # it has no types
 
+from ringfence.egress.arriving import LONGEST_QUERY
 from ringfence.egress.flow import Box
 from ringfence.policy.reach import Judged
 from ringfence.policy.reach_rules import ANY_PORT
@@ -18,7 +19,6 @@ from ringfence.values.hosts import BadHost, Host, canonical_host
 from ringfence.values.network import NetworkDoor
 from ringfence.values.verdict import Verdict
 
-LONGEST_QUERY: Final = 4096
 _TTL_SECONDS: Final = 60
 _SAID_AGAIN_SECONDS: Final = 30.0  # clients ask for two kinds of records, three times: one event for all of these
 _SAID: Final = 256

@@ -13,7 +13,7 @@ from ringfence.egress.base import DialRefused, Refusal
 from ringfence.egress.first_bytes import HTTP2_PREFACE, FirstBytes, Kind, look_at
 from ringfence.egress.flow import Box, BoxFlow
 from ringfence.egress.http_head import BadHead, read_head
-from ringfence.egress.sockets import Client, Gone, asked_for, close, stream_of
+from ringfence.egress.sockets import Client, Gone, close, stream_of
 from ringfence.egress.splice import Carried, splice
 from ringfence.egress.ssh.greeting import refusal as ssh_refusal
 from ringfence.egress.wording import reason_line
@@ -36,7 +36,7 @@ Answer = Callable[[Refusal | None], Awaitable[None]]
 
 async def transparent(box: Box, client: Client) -> None:
     """A connection that the box's routes led to us: by the name that its address stands for, else by what it says."""
-    address, port = asked_for(client.socket)
+    address, port = client.asked
     door = NetworkDoor.TRANSPARENT
     named = box.stand_ins.host_at(address)
     literal = host_of(address)

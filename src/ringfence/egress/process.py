@@ -210,6 +210,7 @@ def _listeners(message: Message, sockets: list[socket.socket]) -> Listeners | No
         dns_tcp=dns_tcp,
         tcp=dict(zip(map(int, ports), captured, strict=True)),
         is_loopback=bool(message["loopback"]),
+        is_carried=bool(message["carried"]),
     )
 
 

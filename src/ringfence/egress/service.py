@@ -113,6 +113,7 @@ class EgressService:
             "network": to_plain(network),
             "ports": ports,
             "loopback": listeners is not None and listeners.is_loopback,
+            "carried": listeners is not None and listeners.is_carried,
         }
         try:
             check_network(network)

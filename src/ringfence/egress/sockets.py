@@ -27,13 +27,24 @@ class Gone(OSError):
 class Client:
     """One connection of a box, before it is known what it is."""
 
-    __slots__ = ("_loop", "buffered", "socket")
+    __slots__ = ("_asked", "_loop", "buffered", "socket")
 
-    def __init__(self, connection: socket.socket, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(
+        self, connection: socket.socket, loop: asyncio.AbstractEventLoop, asked: tuple[Address, int] | None = None
+    ) -> None:
+        """Args:
+        asked: where it was meant to go; None: its own name says so.
+        """
         self.socket = connection
+        self._asked = asked
         self._loop = loop
         self.buffered = b""
         """What was read and not taken yet."""
+
+    @property
+    def asked(self) -> tuple[Address, int]:
+        """Where a captured connection was meant to go."""
+        return self._asked or asked_for(self.socket)
 
     async def more(self, deadline: float) -> bytes:
         """Read once, and keep it; the new bytes.
@@ -134,10 +145,14 @@ def close(connection: socket.socket) -> None:
 def asked_for(connection: socket.socket) -> tuple[Address, int]:
     """Where a captured connection was meant to go."""
     name = connection.getsockname()
-    address = ipaddress.ip_address(str(name[0]).partition("%")[0])
+    return as_meant(ipaddress.ip_address(str(name[0]).partition("%")[0])), int(name[1])
+
+
+def as_meant(address: Address) -> Address:
+    """An IPv4 address often comes as one of IPv6."""
     if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
-        return address.ipv4_mapped, int(name[1])
-    return address, int(name[1])
+        return address.ipv4_mapped
+    return address
 
 
 class Pieces(asyncio.StreamReader):

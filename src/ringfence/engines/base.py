@@ -21,21 +21,23 @@ Agree = Callable[[str], None]
 """Looks at where a path really leads, before anything there is given out or changed; raises to refuse."""
 
 
-class NetKeeper(Protocol):
+class SocketMaker(Protocol):
     """Makes sockets inside a box's network, for whoever is outside. Gone with the box."""
 
     async def listen(self, port: int) -> socket.socket:
-        """A listener on that port of every address, not blocking; the caller's to close.
+        """A listener on that port of every address, not blocking; the caller's to close. What it brings is
+        said by `Listeners.is_carried`.
 
         Raises:
             OSError: somebody in the box has the port, or the box is gone.
         """
 
-    async def dial_socket(self) -> socket.socket:
-        """A socket for one connection to a server in the box, at 127.0.0.1; not blocking, the caller's to close.
+    async def dial(self, port: int) -> socket.socket:
+        """A connection to a server in the box, at 127.0.0.1; not blocking, the caller's to close.
 
         Raises:
-            OSError: the box is gone.
+            OSError: nobody listens there, or the box is gone. Before a kernel of its own, and in a container, nobody
+                waits for that: then the connection ends.
         """
 
 
@@ -70,7 +72,7 @@ class NetworkProvider(Protocol):
     async def known_hosts(self) -> str:
         """The line by which clients of SSH know who ends it."""
 
-    async def attach(self, box: str, network: NetworkGrant, listeners: Listeners, keeper: NetKeeper) -> Attached:
+    async def attach(self, box: str, network: NetworkGrant, listeners: Listeners, maker: SocketMaker) -> Attached:
         """Take what comes to these listeners, which are the provider's from the call on.
 
         Args:
@@ -190,9 +192,12 @@ class Box(Protocol):
             Internal: the box was lost.
         """
 
-    async def start(self, request: Request, *, terminal: tuple[int, int] | None = None) -> Process:
+    async def start(
+        self, request: Request, *, terminal: tuple[int, int] | None = None, channel: int | None = None
+    ) -> Process:
         """Start a command that goes on while others run. With `terminal`, on one of that many rows and columns. Its
-        input, if the request has one, is all that it gets; its time, if the request has one, ends it.
+        input, if the request has one, is all that it gets; its time, if the request has one, ends it. It finds a copy
+        of the descriptor `channel` as its descriptor 9; the caller's stays the caller's.
 
         Raises:
             SpawnFailed, Internal: as `run`; a program that is not there may also be reported by `wait`.
@@ -255,4 +260,32 @@ class Engine(Protocol):
 
         Raises:
             InitializationFailed: the wall cannot be built; nothing runs.
+        """
+
+
+class BoxAhead(Protocol):
+    """A box that was made before anybody asked for it."""
+
+    @property
+    def box(self) -> Box: ...
+
+    def let_go(self) -> None:
+        """It has been taken, or is being closed: what it was made from counts no more."""
+
+
+class MakesAhead(Protocol):
+    """An engine that makes boxes ahead, and can tell whether such a one is what it would make now."""
+
+    async def open_ahead(self, grant: Grant) -> BoxAhead | None:
+        """A box for a call that is yet to come; None if that cannot be.
+
+        Raises:
+            RingfenceError: as `Engine.open`.
+        """
+
+    def can_take(self, ahead: BoxAhead, grant: Grant) -> bool:
+        """Whether it stands, and is in every way what `Engine.open` would make now.
+
+        Raises:
+            RingfenceError: as `Engine.open`.
         """

@@ -2,7 +2,9 @@
 
 An ordinary login may have 1,024 open files; a box takes up to thirty of them, so that five hundred callers at once
 cannot all have theirs. Who comes when there is no room waits for its turn, first come, first served, and is told so if
-that takes too long. Waiting is bounded by time and never by how many wait.
+that takes too long. Waiting is bounded by time and never by how many wait. Where no call runs, so that only whoever
+holds the room could make some, it is bounded by a short time: who holds all sandboxes and opens one more waits for
+himself.
 
 What is held is an estimate that errs on the high side, and what the process really has open is counted too, once that
 comes near the limit: the program that we are a part of opens files of its own. Whoever asks while nobody holds
@@ -15,6 +17,7 @@ import asyncio
 import os
 import resource
 import threading
+import time
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
@@ -25,6 +28,8 @@ from ringfence.errors import Busy
 
 WAIT_SECONDS = 300.0
 """Longer than a command may take unless somebody says otherwise (120 s), so that the next wave is waited for."""
+QUIET_SECONDS = 10.0
+"""How long nothing may have run, and nobody given anything back, until waiting is in vain."""
 TO_MAKE_A_BOX: Final = 30
 """What one takes at the moment when it is made, with its journal."""
 OF_A_BOX: Final = 12
@@ -88,6 +93,10 @@ class DescriptorRoom:
         self._others = 0
         """What the process had open when nobody held anything."""
         self._waiters: deque[_Waiter] = deque()
+        self._calls = 0
+        """How many run, whose end may make room."""
+        self._moved = time.monotonic()
+        """When something last ended or was given back."""
 
     def __repr__(self) -> str:
         return f"<DescriptorRoom {self._held} of {self._limit()} held, {len(self._waiters)} waiting>"
@@ -100,6 +109,15 @@ class DescriptorRoom:
     def waiting(self) -> int:
         return len(self._waiters)
 
+    def call_begins(self) -> None:
+        with self._lock:
+            self._calls += 1
+
+    def call_ends(self) -> None:
+        with self._lock:
+            self._calls -= 1
+            self._moved = time.monotonic()
+
     async def take(self, count: int, what: str, *, seconds: float | None = None) -> Hold:
         """Wait until so many may be opened.
 
@@ -108,7 +126,7 @@ class DescriptorRoom:
             seconds: how long to wait at most; `WAIT_SECONDS` if not given.
 
         Raises:
-            Busy: there was no room in that time.
+            Busy: there was no room in that time, or nothing runs that would make some.
         """
         hold = self.take_now(count)
         return hold if hold is not None else await self._wait(count, what, WAIT_SECONDS if seconds is None else seconds)
@@ -125,6 +143,8 @@ class DescriptorRoom:
         """Somebody has closed that many; those who waited longest get them."""
         with self._lock:
             self._held -= count
+            if count:
+                self._moved = time.monotonic()
             while self._waiters and self._fits(self._waiters[0].count):
                 waiter = self._waiters.popleft()
                 with suppress(RuntimeError):  # its loop is closed: nobody waits any more
@@ -149,21 +169,40 @@ class DescriptorRoom:
             self._waiters.append(waiter)
             self.give(0)  # somebody may have given back since we asked
         try:
-            async with asyncio.timeout(seconds):
-                await waiter.answer
-        except BaseException as fault:
-            with self._lock:
-                if waiter in self._waiters:
-                    self._waiters.remove(waiter)
-                self.give(count if waiter.is_served else 0)  # the next one may want less
-            if not isinstance(fault, TimeoutError):
-                raise
+            in_vain = await self._answered(waiter, seconds)
+        except BaseException:
+            self._give_up(waiter)
+            raise
+        if in_vain:
+            self._give_up(waiter)
             raise Busy(
-                f"no room for {what} within {seconds:g} s: this process may have {self._limit()} open files, and what "
-                "is running has them",
+                f"no room for {what} within {in_vain}: this process may have {self._limit()} open files, and what "
+                "is there has them",
                 hint="close sandboxes that are no longer needed, raise `ulimit -n`, or do less at once",
-            ) from None
+            )
         return Hold(count, self)
+
+    def _give_up(self, waiter: _Waiter) -> None:
+        with self._lock:
+            if waiter in self._waiters:
+                self._waiters.remove(waiter)
+            self.give(waiter.count if waiter.is_served else 0)  # the next one may want less
+
+    async def _answered(self, waiter: _Waiter, seconds: float) -> str:
+        """Wait for the answer. Returns how long it was waited for in vain: all the time that there is, or while nothing
+        ran whose end could have been the answer."""
+        began = time.monotonic()
+        while True:
+            now = time.monotonic()
+            left = began + seconds - now
+            still = QUIET_SECONDS if self._calls else max(self._moved, began) + QUIET_SECONDS - now
+            if left <= 0:
+                return f"{seconds:g} s"
+            if still <= 0:
+                return f"{QUIET_SECONDS:g} s in which nothing ran"
+            done, _ = await asyncio.wait((waiter.answer,), timeout=min(left, still))
+            if done:
+                return ""
 
 
 def _wake(answer: "asyncio.Future[None]") -> None:

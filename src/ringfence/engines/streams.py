@@ -89,6 +89,8 @@ class Reader:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._resting: asyncio.TimerHandle | None = None
         self._rests = 0
+        self._held_by: asyncio.Future[None] | None = None
+        """What the listener wants to have done before it hears more."""
         self.is_unheard = False
         os.set_blocking(descriptor, False)
 
@@ -114,14 +116,29 @@ class Reader:
         self._rests = 0
         if self._resting is not None:
             self._resume()
+        if self._held_by is not None:
+            self._go_on(self._held_by)
 
     @property
     def is_flooded(self) -> bool:
         """Whether more comes, and for longer, than anybody who is not heard has to say."""
         return self._rests >= _FLOOD
 
+    def _hold(self, until: asyncio.Future[None]) -> None:
+        """Listen no more until the listener is ready for it."""
+        if self._loop is not None and self._resting is None and self._held_by is None and self._descriptor >= 0:
+            self._loop.remove_reader(self._descriptor)
+            self._held_by = until
+            until.add_done_callback(self._go_on)
+
+    def _go_on(self, held_by: asyncio.Future[None]) -> None:
+        if self._held_by is held_by:
+            self._held_by = None
+            if self._loop is not None and self._descriptor >= 0:
+                self._loop.add_reader(self._descriptor, self._ready)
+
     def _ready(self) -> None:
-        if self._read_some() and self.is_unheard and self._loop is not None:
+        if self._read_some() and self._held_by is None and self.is_unheard and self._loop is not None:
             self._loop.remove_reader(self._descriptor)
             self._rests += 1
             self._resting = self._loop.call_later(_REST_SECONDS, self._resume)
@@ -151,7 +168,9 @@ class Reader:
             piece = piece[: len(piece) - (self.capture.dropped - before)]
         if piece and self._on_output is not None:
             try:
-                self._on_output(self._stream, piece)
+                told = self._on_output(self._stream, piece)
+                if isinstance(told, asyncio.Future) and not told.done():
+                    self._hold(told)
             except Exception as fault:  # the caller's own: it goes to the caller, not to the event loop's log
                 self._on_output = None
                 self._on_fault(fault)
@@ -172,6 +191,8 @@ class Reader:
             if self._resting is not None:
                 self._resting.cancel()
                 self._resting = None
+            elif self._held_by is not None:
+                self._held_by = None
             elif self._loop is not None:
                 forget_reader(self._loop, self._descriptor)
             os.close(self._descriptor)

@@ -5,6 +5,8 @@ privileges, limits and the like it has from its parent; and some variables are r
 its modules is loaded. A keeper looks at each caller itself, in /proc and by a descriptor of the process: what a caller
 says about itself is no evidence. So a process of the same user that is walled in (another root, a filter on system
 calls, no new privileges, fewer capabilities, its own namespaces) cannot have a command started outside its wall.
+Landlock itself is shown nowhere, only the `no_new_privs` that comes with it: where that is set for everybody, as in
+containers that forbid more privileges, it tells nothing, and there is no keeper.
 
 What this does not protect against: a confinement that the kernel does not show (Landlock without `no_new_privs`, which
 takes CAP_SYS_ADMIN), and other sockets of the same user that start programs.
@@ -31,8 +33,9 @@ VARIABLES: Final = (
     "FORCE_COLOR",
     "PY_COLORS",
     "NO_COLOR",
+    "RINGFENCE_KEEPER_*",
 )
-"""Read when the interpreter, the C library, OpenSSL or Typer is loaded. native/front/place.c has the same list."""
+"""Read when the interpreter, the C library, OpenSSL, Typer or a keeper starts; native/front/place.c has it too."""
 
 _EXACT: Final = frozenset(name.encode() for name in VARIABLES if not name.endswith("*"))
 _PREFIXES: Final = tuple(name[:-1].encode() for name in VARIABLES if name.endswith("*"))
@@ -48,6 +51,7 @@ _STATUS: Final = (
     b"CapAmb:",
     b"NoNewPrivs:",
     b"Seccomp:",
+    b"Seccomp_filters:",
     b"Cpus_allowed:",
     b"Mems_allowed:",
 )
@@ -69,6 +73,11 @@ _NAMESPACES: Final = (
 _NICE, _POLICY = 16, 38
 
 Surroundings = tuple[object, ...]
+
+
+def shows_walls() -> bool:
+    """Whether a process like this one can tell that a caller is walled in."""
+    return b"NoNewPrivs:\t0" in _read("/proc/self/status").splitlines()
 
 
 def image_variables(entries: Iterable[tuple[bytes, bytes]]) -> dict[bytes, bytes]:

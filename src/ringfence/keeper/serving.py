@@ -1,15 +1,14 @@
-"""A keeper at work: accepts calls, forks a child for each, passes signals on, says how each ended, goes when idle.
+"""A keeper at work: accepts calls, hands each to a child, passes signals on, says how each ended, goes when idle.
 
-    accept -> whose is it? -> fork -> (child: become the caller's process, run the command line)
-                                   \\-> parent: signals there, the end back; a caller that is gone takes its child along
+    accept -> whose is it? -> a child: with a box that waits for such a call, or the spare one, or a new one
+                           \\-> signals there, the end back; a caller that is gone takes its child along
 
-One thread and no lock: a fork must never meet one. The environment and words of a call come in a file that only the
-child reads, so that nothing of a caller stays in the keeper's memory. A child dies with its keeper, and the guardian of
-its box sees to the rest, as when the command line itself is killed.
+One thread and no lock: a fork must never meet one. Children are forked ahead (`child.py`), and wait for an order. One
+that has served a call may open a box for the next of its kind (`shelf.py`). The environment and words of a call come in
+a file that only the child reads, so that nothing of a caller is ever in the keeper's memory.
 """
 
 import array
-import ctypes
 import gc
 import json
 import os
@@ -18,22 +17,31 @@ import signal
 import socket
 import struct
 import time
-from collections.abc import Callable
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib.metadata import version
 
 from ringfence.keeper import wire
-from ringfence.keeper.becoming import Image, OutOfDate, Request, become
-from ringfence.keeper.leaving import run_to_the_end
+from ringfence.keeper.becoming import FIRST_OWN, Image
+from ringfence.keeper.child import CommandLine, be_a_child, peer_of
+from ringfence.keeper.settings import Settings
+from ringfence.keeper.shelf import Shelf
 
 _BACKLOG = 4096
 _LOOK_SECONDS = 30.0
 """How often a keeper that nobody calls looks for its socket: a runtime directory goes with the session."""
-_PR_SET_PDEATHSIG = 1
-_SO_PEERPIDFD = 77
-"""From Linux 6.5 on."""
-_UCRED = struct.Struct("3i")
+
+
+@dataclass(slots=True, eq=False)
+class Child:
+    pid: int
+    channel: socket.socket
+    connection: socket.socket | None = None
+    """To its caller, once it has one."""
+    kind: int = 0
+    is_over: bool = False
+    """Its caller has been answered."""
 
 
 @dataclass(slots=True)
@@ -43,18 +51,30 @@ class Keeper:
     place: wire.Place
     lock: int
     image: Image
-    main: Callable[[], None]
-    idle_seconds: float
+    line: CommandLine
+    settings: Settings
     began: float = field(default_factory=time.time)
     calls: int = 0
+    taken: int = 0
+    """Calls that found a box."""
     _listener: socket.socket | None = None
-    _running: dict[int, socket.socket] = field(default_factory=dict)
+    _children: dict[int, Child] = field(default_factory=dict)
+    _by_descriptor: dict[int, Child] = field(default_factory=dict)
+    """By that of its channel, and of its connection."""
     _waiting: dict[int, socket.socket] = field(default_factory=dict)
     """Accepted, and nothing said yet."""
+    _spare: Child | None = None
+    _shelf: Shelf[Child] = field(init=False)
     _poll: select.poll = field(default_factory=select.poll)
     _identity: tuple[int, int] = (0, 0)
     _is_ending: bool = False
-    _libc: ctypes.CDLL = field(default_factory=lambda: ctypes.CDLL(None, use_errno=True))
+
+    def __post_init__(self) -> None:
+        self._shelf = Shelf(self.settings.boxes, self.settings.box_seconds)
+
+    @property
+    def _running(self) -> int:
+        return sum(child.connection is not None and not child.is_over for child in self._children.values())
 
     def serve(self) -> None:
         """Until nobody has called for a while, somebody says stop, or what is installed has changed."""
@@ -64,26 +84,48 @@ class Keeper:
         gc.collect()
         gc.freeze()
         last_used = time.monotonic()
-        while self._listener is not None or self._running:
-            left = max(0.0, min(_LOOK_SECONDS, last_used + self.idle_seconds - time.monotonic()))
-            events = self._poll.poll(left * 1000)
+        while self._listener is not None or self._children:
+            events = self._poll.poll(self._patience(last_used) * 1000)
             for descriptor, _ in events:
-                if descriptor == wake:
-                    with suppress(BlockingIOError):
-                        os.read(wake, 4096)
-                elif self._listener is not None and descriptor == self._listener.fileno():
-                    self._accept()
-                elif descriptor in self._waiting:
-                    self._begin(self._waiting.pop(descriptor))
-                else:
-                    self._pass_on(descriptor)
+                self._handle(descriptor, wake)
             self._reap()
-            if events or self._running:
-                last_used = time.monotonic()
-            elif time.monotonic() - last_used >= self.idle_seconds or not self._is_still_there():
+            now = time.monotonic()
+            for child in self._shelf.expired(now):
+                self._dismiss(child)
+            if any(descriptor != wake for descriptor, _ in events) or self._running:
+                last_used = now
+            elif now - last_used >= self.settings.idle_seconds or not self._is_still_there():
                 self._is_ending = True
             if self._is_ending:
                 self.stop()
+                self._dismiss_idle()
+            elif not events and self._spare is None and self._listener is not None:
+                self._spare = self._fork()
+
+    def _patience(self, last_used: float) -> float:
+        """How long there is nothing to do, unless somebody calls."""
+        if self._spare is None and self._listener is not None:
+            return 0.0  # a child ahead, when nobody waits for anything else
+        if self._listener is None:
+            return _LOOK_SECONDS  # calls that still run; their ends wake it
+        now = time.monotonic()
+        left = last_used + self.settings.idle_seconds - now
+        shelf = self._shelf.seconds_left(now)
+        return max(0.0, min(_LOOK_SECONDS, left, _LOOK_SECONDS if shelf is None else shelf))
+
+    def _handle(self, descriptor: int, wake: int) -> None:
+        if descriptor == wake:
+            with suppress(BlockingIOError):
+                os.read(wake, 4096)
+        elif self._listener is not None and descriptor == self._listener.fileno():
+            self._accept_all()
+        elif descriptor in self._waiting:
+            self._begin(self._waiting.pop(descriptor))
+        elif (child := self._by_descriptor.get(descriptor)) is not None:
+            if descriptor == child.channel.fileno():
+                self._hear(child)
+            else:
+                self._pass_on(child)
 
     def stop(self) -> None:
         """Take no more calls; those that run go on. The next caller finds the place free."""
@@ -99,6 +141,9 @@ class Keeper:
             self._poll.unregister(waiting)
             waiting.close()
         self._waiting.clear()
+        for child in (*self._shelf.clear(), *([self._spare] if self._spare else [])):
+            self._dismiss(child)
+        self._spare = None
         os.close(self.lock)
 
     def _wake_by_signals(self) -> int:
@@ -131,14 +176,20 @@ class Keeper:
             return False
         return (status.st_dev, status.st_ino) == self._identity
 
-    def _accept(self) -> None:
-        assert self._listener is not None
-        try:
-            connection, _ = self._listener.accept()
-        except OSError:  # gone again, or there are too many descriptors: its caller goes the plain way in time
-            return
+    # --- callers ------------------------------------------------------------------------------------------------------
+
+    def _accept_all(self) -> None:
+        """Everybody who waits, before anything else is done: who is not accepted soon goes the plain way."""
+        while self._listener is not None:
+            try:
+                connection, _ = self._listener.accept()
+            except OSError:  # nobody, or gone again, or there are too many descriptors
+                return
+            self._accept(connection)
+
+    def _accept(self, connection: socket.socket) -> None:
         connection.setblocking(False)
-        if _peer(connection)[1] != os.getuid():
+        if peer_of(connection)[1] != os.getuid():
             connection.close()
             return
         with suppress(OSError):
@@ -166,9 +217,11 @@ class Keeper:
                 os.close(each)
 
     def _answer(self, connection: socket.socket, said: bytes, descriptors: tuple[int, ...], *, is_whole: bool) -> None:
-        numbers = said[len(wire.CALL) :]
-        if said.startswith(wire.CALL) and is_whole and len(numbers) == 4 * (len(descriptors) - wire.OWN_DESCRIPTORS):
-            self._fork(connection, Request(descriptors, struct.unpack(f"{len(numbers) // 4}i", numbers)))
+        head = len(wire.CALL) + wire.KIND_BYTES
+        numbers = said[head:]
+        is_call = said.startswith(wire.CALL) and len(said) >= head and is_whole
+        if is_call and len(numbers) == 4 * (len(descriptors) - wire.OWN_DESCRIPTORS):
+            self._serve(connection, said[len(wire.CALL) : head], numbers, descriptors)
             return
         self._poll.unregister(connection)
         if said in (wire.STATUS, wire.STOP):
@@ -176,7 +229,7 @@ class Keeper:
                 connection.send(json.dumps(self._state()).encode())
         connection.close()
         if said == wire.STOP:
-            self.stop()
+            self._is_ending = True
 
     def _state(self) -> dict[str, object]:
         return {
@@ -184,104 +237,162 @@ class Keeper:
             "version": version("ringfence"),
             "since": self.began,
             "calls": self.calls,
-            "running": len(self._running),
-            "idle_seconds": self.idle_seconds,
+            "running": self._running,
+            "idle_seconds": self.settings.idle_seconds,
+            "boxes": [round(age, 1) for age in self._shelf.ages(time.monotonic())],
+            "boxes_most": self.settings.boxes,
+            "box_seconds": self.settings.box_seconds,
+            "boxes_taken": self.taken,
         }
 
-    def _fork(self, connection: socket.socket, request: Request) -> None:
-        keeper = os.getpid()
-        try:
-            child = os.fork()
-        except OSError:  # the plain way may get one yet
+    def _serve(self, connection: socket.socket, kind: bytes, numbers: bytes, descriptors: tuple[int, ...]) -> None:
+        """Hand a call to a child; where that fails, the plain way may get one yet."""
+        child = None
+        if all(number < FIRST_OWN for (number,) in struct.iter_unpack("i", numbers)):
+            child = self._shelf.take(int.from_bytes(kind, "little"))
+            self.taken += child is not None
+            if child is None:
+                child, self._spare = self._spare or self._fork(), None
+        if child is None or not _order(child, wire.SERVE + numbers, (connection.fileno(), *descriptors)):
             self._poll.unregister(connection)
             connection.close()
             return
-        if child == 0:
-            self._be_a_child(connection, request, keeper)
-        self._running[child] = connection
+        child.connection, child.kind, child.is_over = connection, int.from_bytes(kind, "little"), False
+        self._by_descriptor[connection.fileno()] = child
 
-    def _be_a_child(self, connection: socket.socket, request: Request, keeper: int) -> None:
-        """Never returns."""
-        try:
-            signal.set_wakeup_fd(-1)
-            self._libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-            if os.getppid() != keeper:
-                os._exit(1)
-            os.setpgid(0, 0)
-            peer, _ = _peer(connection)
-            if not _is_same_process(connection, peer) or not become(request, peer, self.image):
-                os._exit(1)
-        except OutOfDate:
-            os.kill(keeper, signal.SIGTERM)
-            os._exit(1)
-        except BaseException:
-            os._exit(1)
-        run_to_the_end(self.main)
-
-    def _pass_on(self, descriptor: int) -> None:
+    def _pass_on(self, child: Child) -> None:
         """A signal for a child; or its caller is gone, and it goes too."""
-        found = next(((pid, each) for pid, each in self._running.items() if each.fileno() == descriptor), None)
-        if found is None:
-            return
-        pid, connection = found
+        assert child.connection is not None
         try:
-            said = connection.recv(16)
+            said = child.connection.recv(16)
         except BlockingIOError:
             return
         except OSError:
             said = b""
-        if said == wire.BEGUN:
-            self.calls += 1
-        elif len(said) == 2 and said[0] == wire.SIGNAL:
+        if len(said) == 2 and said[0] == wire.SIGNAL:
+            if child.is_over:
+                return
             with suppress(ProcessLookupError, ValueError):
-                os.kill(pid, said[1])
-        else:
-            self._poll.unregister(connection)
-            os.kill(pid, signal.SIGKILL)
+                os.kill(child.pid, said[1])
+            return
+        self._hear(child)  # what it said before its caller went
+        self._leave_caller(child)
+        if not child.is_over:
+            os.kill(child.pid, signal.SIGKILL)
+
+    # --- children -----------------------------------------------------------------------------------------------------
+
+    def _fork(self) -> Child | None:
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        keeper = os.getpid()
+        try:
+            pid = os.fork()
+        except OSError:
+            ours.close()
+            theirs.close()
+            return None
+        if pid == 0:
+            be_a_child(theirs, self.image, self.line, keeper)
+        theirs.close()
+        ours.setblocking(False)
+        child = self._children[pid] = self._by_descriptor[ours.fileno()] = Child(pid, ours)
+        self._poll.register(ours, select.POLLIN)
+        return child
+
+    def _hear(self, child: Child) -> None:
+        try:
+            said = child.channel.recv(16)
+        except BlockingIOError:
+            return
+        except OSError:
+            said = b""
+        if said == wire.PREPARED:
+            self._leave_caller(child)  # who was answered long ago
+            if self._listener is None:
+                self._dismiss(child)
+            else:
+                self._shelf.ready(child, time.monotonic())
+        elif said.startswith(wire.OVER) and not child.is_over:
+            child.is_over = True
+            self.calls += 1
+            if said[1:] == b"\1":
+                self._prepare(child)
+        elif not said:  # it is gone, or about to be
+            with suppress(KeyError):
+                self._poll.unregister(child.channel)
+
+    def _prepare(self, child: Child) -> None:
+        """Have it open a box for the next call of its kind, or end."""
+        if self._listener is None or not self._shelf.wants(child.kind) or not _order(child, wire.PREPARE):
+            with suppress(OSError):
+                child.channel.shutdown(socket.SHUT_RDWR)
+            return
+        gone = self._shelf.put(child.kind, child, time.monotonic())
+        if gone is not None:
+            self._dismiss(gone)
+
+    def _dismiss(self, child: Child) -> None:
+        """One that serves nobody; the guardian of its box takes that down."""
+        self._shelf.forget(child)
+        if self._spare is child:
+            self._spare = None
+        with suppress(ProcessLookupError):
+            os.kill(child.pid, signal.SIGKILL)
+
+    def _dismiss_idle(self) -> None:
+        """Whoever has no call, and will get none."""
+        for child in tuple(self._children.values()):
+            if child.connection is None and not child.is_over:
+                self._dismiss(child)
 
     def _reap(self) -> None:
-        for pid in tuple(self._running):
+        for pid in tuple(self._children):
             done, status = os.waitpid(pid, os.WNOHANG | os.WUNTRACED)
             if done == 0:
                 continue
+            child = self._children[pid]
             if os.WIFSTOPPED(status):
-                self._tell(pid, wire.STOPPED, os.WSTOPSIG(status))
-            elif os.WIFSIGNALED(status):
-                self._tell(pid, wire.KILLED, os.WTERMSIG(status))
-                self._forget(pid)
+                if child.connection is None:  # who waits for a call must be able to take it
+                    self._dismiss(child)
+                self._tell(child, wire.STOPPED, os.WSTOPSIG(status))
+                continue
+            self._hear(child)
+            if os.WIFSIGNALED(status):
+                self._tell(child, wire.KILLED, os.WTERMSIG(status))
             else:
-                self._tell(pid, wire.EXITED, os.WEXITSTATUS(status))
-                self._forget(pid)
+                self._tell(child, wire.EXITED, os.WEXITSTATUS(status))
+            self._forget(child)
 
-    def _tell(self, pid: int, kind: bytes, number: int) -> None:
-        with suppress(OSError):  # the caller is gone
-            self._running[pid].send(kind + bytes([number]))
+    def _tell(self, child: Child, kind: bytes, number: int) -> None:
+        if child.connection is not None:
+            with suppress(OSError):  # the caller is gone
+                child.connection.send(kind + bytes([number]))
 
-    def _forget(self, pid: int) -> None:
-        connection = self._running.pop(pid)
-        with suppress(OSError):  # one that began and has ended at once still counts
-            self.calls += connection.recv(16) == wire.BEGUN
+    def _forget(self, child: Child) -> None:
+        del self._children[child.pid]
+        self._shelf.forget(child)
+        if self._spare is child:
+            self._spare = None
+        self._leave_caller(child)
+        del self._by_descriptor[child.channel.fileno()]
         with suppress(KeyError):
-            self._poll.unregister(connection)
-        connection.close()
+            self._poll.unregister(child.channel)
+        child.channel.close()
+
+    def _leave_caller(self, child: Child) -> None:
+        if child.connection is None:
+            return
+        del self._by_descriptor[child.connection.fileno()]
+        self._poll.unregister(child.connection)
+        child.connection.close()
+        child.connection = None
 
 
-def _peer(connection: socket.socket) -> tuple[int, int]:
-    """The pid and the uid of whoever connected, as the kernel noted them."""
-    pid, uid, _ = _UCRED.unpack(connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size))
-    return pid, uid
-
-
-def _is_same_process(connection: socket.socket, pid: int) -> bool:
-    """Whether the process that connected is still the one with that pid, and not a later one."""
+def _order(child: Child, words: bytes, descriptors: Sequence[int] = ()) -> bool:
+    """Whether it could be told; one that is gone is reaped soon."""
+    fds = array.array("i", descriptors)
     try:
-        handle = connection.getsockopt(socket.SOL_SOCKET, _SO_PEERPIDFD)
-    except OSError:  # an older kernel, or the process is gone
-        try:
-            handle = os.pidfd_open(pid)
-        except OSError:
-            return False
-    try:
-        return not select.select([handle], [], [], 0)[0]
-    finally:
-        os.close(handle)
+        child.channel.sendmsg([words], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, fds)] if descriptors else [])
+    except OSError:
+        return False
+    return True

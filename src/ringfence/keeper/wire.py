@@ -3,11 +3,16 @@
 One message of a SOCK_SEQPACKET socket each:
 
     keeper -> front   ACCEPTED
-    front  -> keeper  CALL + the numbers of the descriptors that come along   (first: line, words, directory)
-    child  -> front   READY, or NOT_ME + why                                   (on the line that came along)
+    front  -> keeper  CALL + kind + the numbers of the descriptors that come along   (first: line, words, directory)
+    keeper -> child   SERVE + these numbers; before them the connection              (to one that waits)
+    child  -> front   READY, or NOT_ME + why                                          (on the line that came along)
     front  -> child   GO
-    front  -> keeper  SIGNAL + number                                          (0: it has begun)
+    front  -> keeper  SIGNAL + number
+    child  -> keeper  OVER + whether it can serve another
+    child  -> front   EXITED + code: the answer; the child still takes its box down
     keeper -> front   STOPPED + signal, EXITED + code, KILLED + signal
+    keeper -> child   PREPARE: open a box for the next call like the one that is over
+    child  -> keeper  PREPARED
     anybody -> keeper STATUS or STOP; the answer is JSON
 """
 
@@ -15,22 +20,26 @@ import os
 import stat
 from typing import Final, NamedTuple
 
-CALL: Final = b"RFCALL1\0"
+CALL: Final = b"RFCALL2\0"
+KIND_BYTES: Final = 8
 STATUS: Final = b"RFSTATUS"
 STOP: Final = b"RFSTOP"
 READY: Final = b"R"
 NOT_ME: Final = b"P"
 GO: Final = b"G"
 SIGNAL: Final = ord("S")
-BEGUN: Final = bytes([SIGNAL, 0])
 ACCEPTED: Final = b"A"
 STOPPED: Final = b"T"
 EXITED: Final = b"E"
 KILLED: Final = b"K"
+SERVE: Final = b"S"
+PREPARE: Final = b"M"
+PREPARED: Final = b"W"
+OVER: Final = b"O"
 
 OWN_DESCRIPTORS: Final = 3
 MOST_DESCRIPTORS: Final = OWN_DESCRIPTORS + 64
-LONGEST_REQUEST: Final = len(CALL) + 4 * MOST_DESCRIPTORS
+LONGEST_REQUEST: Final = len(CALL) + KIND_BYTES + 4 * MOST_DESCRIPTORS
 
 SOCKET_SUFFIX: Final = ".sock"
 LOCK_SUFFIX: Final = ".lock"

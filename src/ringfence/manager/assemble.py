@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from ringfence.confinement.choose import confiners
 from ringfence.dataclass import dataclass, replace
+from ringfence.deferred import deferred
 from ringfence.engines.native.engine import NativeEngine
 from ringfence.errors import InitializationFailed, InvalidArgument, InvalidConfig
 from ringfence.manager.configuring import home_directory, load_config, open_journal, state_directory
@@ -21,14 +22,21 @@ from ringfence.manager.own_files import OwnFiles, own_files
 from ringfence.manager.policing import ORGANISATION, SHELL_TOOL, PolicyEngine, organisation_policy, read_policy
 from ringfence.manager.routing import FirstEngine
 from ringfence.policy.settings import ProcessSandboxSettings, read_settings
+from ringfence.values.guarantee import Guarantee
 
 if TYPE_CHECKING:
     from ringfence.audit.journal import Journal
     from ringfence.engines.base import Engine
+    from ringfence.engines.native.zygote import Zygotes
     from ringfence.policy.config import SandboxConfig
     from ringfence.policy.terms import Terms
     from ringfence.values.grant import Grant
     from ringfence.values.risk import SecurityMode
+else:
+    Zygotes = deferred("ringfence.engines.native.zygote", "Zygotes")
+
+
+_ENGINES: Final = ("native", "docker", "wasi")
 
 
 class RingfenceWarning(UserWarning):
@@ -81,6 +89,8 @@ class Blueprint:
     """Where the terms come from."""
     networks: SandboxNetworks
     """Who serves boxes that have a network."""
+    zygotes: Zygotes | None = None
+    """Whom boxes are forked from, where many are made."""
 
     def for_tool(self, tool: str) -> Blueprint:
         """The same for another of the policy's tools.
@@ -91,10 +101,10 @@ class Blueprint:
         if self.policy is None:
             return self
         terms = self.policy.terms(tool, self.options.role).under(self.options.mode)
-        keys = ("engine", "alternatives")
+        keys = ("engine", "alternatives", "requires")
         if self.terms is not None and all(self.terms.value(key) == terms.value(key) for key in keys):
             return replace(self, terms=terms)
-        engine = _choose_engine(self.options, self.settings, self.caller, terms, self.networks)
+        engine = _choose_engine(self.options, self.settings, self.caller, terms, self.networks, self.zygotes)
         return replace(self, terms=terms, engine=engine)
 
     @property
@@ -140,11 +150,13 @@ def make_blueprint(
     environ: Mapping[str, str] | None = None,
     journal: Journal | None = None,
     networks: SandboxNetworks | None = None,
+    zygotes: Zygotes | None = None,
 ) -> Blueprint:
     """The same without a workspace; raises as `assemble`.
 
     Args:
         networks: those of another blueprint of the same options, so that one proxy serves the boxes of both.
+        zygotes: whom boxes are forked from, if many are to be made; whoever gives them closes them.
     """
     environ = os.environ if environ is None else environ
     home = home_directory(environ)
@@ -165,9 +177,14 @@ def make_blueprint(
     options = _with_ro_binds(options, settings)
     journal = journal or open_journal(environ, home)
     networks = networks or SandboxNetworks(options, config, caller, journal)
-    engine = _choose_engine(options, settings, caller, terms, networks)
+    engine = _choose_engine(options, settings, caller, terms, networks, zygotes)
     own = own_files(environ, home, config=options.config, policies=sources, bwrap=settings.bwrap_path)
-    return Blueprint(options, config, settings, caller, engine, journal, terms, own, policy, networks)
+    return Blueprint(options, config, settings, caller, engine, journal, terms, own, policy, networks, zygotes)
+
+
+def make_zygotes() -> Zygotes:
+    """Whom the boxes of a pool are forked from; whoever asks for them closes them."""
+    return Zygotes()
 
 
 def has_policy(options: SandboxOptions, environ: Mapping[str, str]) -> bool:
@@ -200,10 +217,59 @@ def _choose_engine(
     caller: Caller,
     terms: Terms | None,
     networks: SandboxNetworks,
+    zygotes: Zygotes | None,
 ) -> Engine:
-    engine = _docker_engine(options, settings, caller.environ, terms, networks)
-    engine = engine or _engine(options, settings, caller, terms, networks)
+    """The engine that the policy, the caller or the environment names, in this order; else the one that what is
+    required needs.
+
+    Raises:
+        InvalidConfig: the caller asks for another one than the policy; or there is none of that name.
+        InitializationFailed: it may not be used.
+    """
+    asked = options.engine
+    chosen = terms.get("engine") if terms is not None else None
+    name: str | None = "docker" if isinstance(asked, Docker) else asked
+    if chosen is not None:
+        if name not in (None, chosen.value):
+            shown = "Docker(...)" if name == "docker" else f'"{name}"'
+            raise chosen.mark.fault(f"the engine {chosen.value!r} has to be used", f"leave engine={shown} out")
+        name = chosen.value
+        if name not in _ENGINES:
+            raise chosen.mark.fault(f"the engine {name!r} is not there yet", f"use {' or '.join(_ENGINES)}")
+    name = name or settings.tool_engine or _engine_for(options, terms)
+    if name not in _ENGINES:
+        raise InvalidConfig(
+            f"the engine {name!r} is not there yet",
+            hint=f"unset RINGFENCE_TOOL_ENGINE, or set it to {' or '.join(_ENGINES)}",
+        )
+    docker = asked if isinstance(asked, Docker) else Docker()
+    engine = _make_engine(name, settings, caller, networks, docker, zygotes)
     return _with_alternatives(engine, terms, settings, caller, networks)
+
+
+def _engine_for(options: SandboxOptions, terms: Terms | None) -> str:
+    """Where nobody names an engine: the one that gives what only one of them does."""
+    required = options.requires | (terms.requires if terms is not None else frozenset())
+    return "wasi" if Guarantee.NO_NATIVE_CODE in required else "native"
+
+
+def _make_engine(
+    name: str,
+    settings: ProcessSandboxSettings,
+    caller: Caller,
+    networks: SandboxNetworks,
+    docker: Docker,
+    zygotes: Zygotes | None = None,
+) -> Engine:
+    if name == "docker":
+        return _containers(caller.environ, docker, networks)
+    if settings.adapter == "none":
+        raise InitializationFailed(
+            "RINGFENCE_PROCESS_SANDBOX is 'none', and nothing runs without a wall",
+            hint="unset it, or run in containers: RINGFENCE_TOOL_ENGINE=docker",
+        )
+    only = settings.adapter if settings.adapter not in (None, "auto") else None
+    return _modules(settings, caller, only) if name == "wasi" else _native(settings, caller, networks, only, zygotes)
 
 
 def _containers(environ: Mapping[str, str], asked: Docker, networks: SandboxNetworks) -> Engine:
@@ -218,61 +284,29 @@ def _containers(environ: Mapping[str, str], asked: Docker, networks: SandboxNetw
     return DockerEngine(read_docker_settings(environ, asked.url, asked.image, asked.runtime), networks)
 
 
-def _docker_engine(
-    options: SandboxOptions,
-    settings: ProcessSandboxSettings,
-    environ: Mapping[str, str],
-    terms: Terms | None,
-    networks: SandboxNetworks,
-) -> Engine | None:
-    """The Docker engine, if the policy, the caller or the environment says so, in this order.
+def _modules(settings: ProcessSandboxSettings, caller: Caller, only: str | None = None) -> Engine:
+    """The engine of the extra `wasi`, imported where modules are asked for.
 
     Raises:
-        InvalidConfig: the caller asks for Docker and the policy for another engine; or no daemon can be at the address.
+        InvalidConfig: the environment says something that makes no sense.
     """
-    chosen = terms.get("engine") if terms is not None else None
-    asked = options.engine if isinstance(options.engine, Docker) else None
-    if chosen is not None and chosen.value != "docker":
-        if asked is not None:
-            raise chosen.mark.fault(f"the engine {chosen.value!r} has to be used", "leave engine=Docker(...) out")
-        return None
-    if chosen is not None and options.engine == "native":
-        raise chosen.mark.fault(f"the engine {chosen.value!r} has to be used", 'leave engine="native" out')
-    if chosen is None and asked is None and (options.engine == "native" or settings.tool_engine != "docker"):
-        return None
-    asked = asked or Docker()
-    return _containers(environ, asked, networks)
+    from ringfence.engines.wasi.engine import WasiEngine, engine_environ
+    from ringfence.engines.wasi.places import wasi_places
 
-
-def _engine(
-    options: SandboxOptions,
-    settings: ProcessSandboxSettings,
-    caller: Caller,
-    terms: Terms | None,
-    networks: SandboxNetworks,
-) -> Engine:
-    chosen = terms.get("engine") if terms is not None else None
-    if chosen is not None and chosen.value != "native":
-        raise chosen.mark.fault(f"the engine {chosen.value!r} is not there yet", "use native or docker")
-    if settings.adapter == "none":
-        raise InitializationFailed(
-            "RINGFENCE_PROCESS_SANDBOX is 'none', and nothing runs without a wall",
-            hint="unset it, or run in containers: RINGFENCE_TOOL_ENGINE=docker",
-        )
-    if chosen is None and options.engine is None and settings.tool_engine not in (None, "native"):
-        raise InvalidConfig(
-            f"the engine {settings.tool_engine!r} is not there yet",
-            hint="unset RINGFENCE_TOOL_ENGINE, or set it to native or docker",
-        )
-    only = settings.adapter if settings.adapter not in (None, "auto") else None
-    return _native(settings, caller, networks, only)
+    walls = confiners(bwrap_path=settings.bwrap_path)
+    around = NativeEngine(walls, engine_environ(caller.environ), caller.home, only=only)
+    return WasiEngine(around, wasi_places(caller.environ, caller.home))
 
 
 def _native(
-    settings: ProcessSandboxSettings, caller: Caller, networks: SandboxNetworks, only: str | None = None
+    settings: ProcessSandboxSettings,
+    caller: Caller,
+    networks: SandboxNetworks,
+    only: str | None = None,
+    zygotes: Zygotes | None = None,
 ) -> Engine:
     walls = confiners(bwrap_path=settings.bwrap_path)
-    return NativeEngine(walls, caller.environ, caller.home, only=only, network=networks)
+    return NativeEngine(walls, caller.environ, caller.home, only=only, network=networks, zygotes=zygotes)
 
 
 def _with_alternatives(
@@ -290,12 +324,10 @@ def _with_alternatives(
     setting = terms.get("alternatives") if terms is not None else None
     others: list[Engine] = []
     for name in setting.value if setting is not None else ():
-        if name == "native":
-            others.append(_native(settings, caller, networks))
-        elif name == "docker":
-            others.append(_containers(caller.environ, Docker(), networks))
-        elif setting is not None:
-            raise setting.mark.fault(f"the engine {name!r} is not there yet", "use native or docker")
+        if name not in _ENGINES and setting is not None:
+            raise setting.mark.fault(f"the engine {name!r} is not there yet", f"use {' or '.join(_ENGINES)}")
+        # The wall that is named is that of the first engine; what stands in for it takes any that gives what is needed.
+        others.append(_make_engine(name, replace(settings, adapter=None), caller, networks, Docker()))
     return FirstEngine((engine, *others)) if others else engine
 
 

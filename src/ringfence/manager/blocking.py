@@ -11,17 +11,19 @@ from ringfence.values.request import Overflow
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable, Coroutine, Sequence
-    from typing import Unpack
+    from typing import TypedDict, Unpack
 
-    from ringfence.manager import policing, sandbox
+    from ringfence.manager import ahead, policing, sandbox
     from ringfence.manager.arguments import Duration, Stdin
     from ringfence.manager.loops_at_once import loop_place
     from ringfence.manager.options import OptionFields, SandboxOptions, StrPath, make_options
+    from ringfence.manager.pipeline import Prepare
     from ringfence.manager.portal import portal
     from ringfence.values.outcome import Result
     from ringfence.values.request import OnOutput
 else:  # `import ringfence; ringfence.run` is paid by every program that may run something
     asyncio = deferred_module("asyncio")
+    ahead = deferred_module("ringfence.manager.ahead")
     policing = deferred_module("ringfence.manager.policing")
     sandbox = deferred_module("ringfence.manager.sandbox")
     loop_place = deferred("ringfence.manager.loops_at_once", "loop_place")
@@ -29,6 +31,18 @@ else:  # `import ringfence; ringfence.run` is paid by every program that may run
     portal = deferred("ringfence.manager.portal", "portal")
 
 T = TypeVar("T")
+
+if TYPE_CHECKING:
+
+    class _Call(TypedDict, total=False):
+        """What all calls of a sandbox take."""
+
+        cwd: StrPath | None
+        stdin: Stdin | None
+        timeout: Duration | None
+        overflow: Overflow
+        on_output: OnOutput | None
+        prepare: Prepare | None
 
 
 def run(
@@ -67,29 +81,10 @@ def run(
                 if on_published is not None and box.published:
                     on_published(box.published)
 
-            if language is not None and isinstance(command, str):
-                return await box.code(
-                    language,
-                    command,
-                    cwd=cwd,
-                    stdin=stdin,
-                    timeout=timeout,
-                    overflow=overflow,
-                    on_output=on_output,
-                    prepare=prepare,
-                )
-            if isinstance(command, str):
-                return await box.shell(
-                    command,
-                    cwd=cwd,
-                    stdin=stdin,
-                    timeout=timeout,
-                    overflow=overflow,
-                    on_output=on_output,
-                    prepare=prepare,
-                )
-            return await box.exec(
+            result = await run_in(
+                box,
                 command,
+                language=language,
                 cwd=cwd,
                 stdin=stdin,
                 timeout=timeout,
@@ -97,8 +92,22 @@ def run(
                 on_output=on_output,
                 prepare=prepare,
             )
+            if (before := ahead.current()) is not None:
+                before.call_is_over(box, may_stand=language is None)
+            return result
 
     return wait_for(one())
+
+
+async def run_in(
+    box: sandbox.Sandbox, command: str | Sequence[str], *, language: str | None, **call: Unpack[_Call]
+) -> Result:
+    """One call of a sandbox: a string for the shell, code in a language, or a program with its arguments."""
+    if not isinstance(command, str):
+        return await box.exec(command, **call)
+    if language is not None:
+        return await box.code(language, command, **call)
+    return await box.shell(command, **call)
 
 
 def wait_for(work: Coroutine[object, object, T]) -> T:
@@ -106,6 +115,8 @@ def wait_for(work: Coroutine[object, object, T]) -> T:
     try:
         asyncio.get_running_loop()
     except RuntimeError:
+        if (before := ahead.current()) is not None:
+            return before.run(work)
         with loop_place(work):
             return asyncio.run(work)
     return portal().run(work)

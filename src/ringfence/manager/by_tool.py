@@ -153,7 +153,10 @@ class ToolRunners:
     @property
     def box(self) -> Box | None:
         """The first of them."""
-        return next(iter(self.boxes), None)
+        for runner in self._by_tool.values():
+            if (box := runner.holder.box) is not None:
+                return box
+        return None
 
     @property
     def idle_seconds(self) -> float:

@@ -67,6 +67,11 @@ def state_directory(environ: Mapping[str, str], home: str) -> Path:
     return Path(environ.get("RINGFENCE_STATE_DIR") or os.path.join(home, ".ringfence", "state"))
 
 
+def agents_directory(environ: Mapping[str, str], home: str) -> Path:
+    """Where the copies of the settings of coding agents lie (`ringfence wrap`)."""
+    return Path(environ.get("RINGFENCE_AGENTS_DIR") or os.path.join(home, ".ringfence", "agents"))
+
+
 def open_journal(environ: Mapping[str, str], home: str) -> Journal:
     """The journal, kept as the environment says; close it.
 

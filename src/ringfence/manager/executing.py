@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Mapping
+from collections.abc import AsyncIterable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict
 
 from ringfence.dataclass import replace
+from ringfence.errors import InvalidArgument
 from ringfence.manager import collecting
 from ringfence.values.outcome import Refused, Result
 from ringfence.values.sandbox_type import SandboxType
 
 if TYPE_CHECKING:
+    from ringfence.manager.pipeline import Collect, Prepare
     from ringfence.manager.sandbox import Sandbox
     from ringfence.values.execution import ExecutionRequest
+    from ringfence.values.request import OnOutput, Overflow
+    from ringfence.values.sizes import Duration, Size
 
 
 async def run_in(sandbox: Sandbox, request: ExecutionRequest, *, is_fresh: bool) -> Result:
@@ -47,26 +51,46 @@ async def run_in(sandbox: Sandbox, request: ExecutionRequest, *, is_fresh: bool)
         files = await asyncio.to_thread(collecting.collect, sandbox.workspace, begin, written)
         return replace(result, files=files) if files else result
 
+    joined: _Joined = {
+        "stdin": request.stdin,
+        "timeout": request.timeout,
+        "cwd": request.cwd,
+        "overflow": request.overflow,
+        "output_limit": request.output_limit,
+        "on_output": request.on_output,
+        "prepare": prepare if request.files or wanted else None,
+    }
+    collects = collect if wanted else None
     if request.code is not None:
-        return await sandbox.code(
-            request.language,
-            request.code,
-            context=request.context,
-            stdin=request.stdin,
-            timeout=request.timeout,
-            on_output=request.on_output,
-            collect=collect if wanted else None,
-            prepare=prepare if request.files or wanted else None,
-        )
-    return await sandbox.shell(
-        request.command or "",
-        context=request.context,
-        stdin=request.stdin,
-        timeout=request.timeout,
-        on_output=request.on_output,
-        collect=collect if wanted else None,
-        prepare=prepare if request.files or wanted else None,
-    )
+        if request.env or request.keep_background:
+            raise InvalidArgument("code takes no variables of its own, and leaves nothing running", argument="env")
+        return await sandbox.code(request.language, request.code, context=request.context, collect=collects, **joined)
+    commanded: _Commanded = {"env": request.env, "keep_background": request.keep_background, "collect": collects}
+    if request.argv is not None:
+        if request.context is not None:
+            raise InvalidArgument("a program runs in no shell that keeps its state", argument="context")
+        return await sandbox.exec(request.argv, **commanded, **joined)
+    return await sandbox.shell(request.command or "", context=request.context, **commanded, **joined)
+
+
+class _Joined(TypedDict):
+    """What all of them take."""
+
+    stdin: str | bytes | AsyncIterable[bytes] | None
+    timeout: Duration | None
+    cwd: str | None
+    overflow: Overflow
+    output_limit: Size | None
+    on_output: OnOutput | None
+    prepare: Prepare | None
+
+
+class _Commanded(TypedDict):
+    """What commands take, with and without a shell."""
+
+    env: Mapping[str, str]
+    keep_background: bool
+    collect: Collect | None
 
 
 def type_of(sandbox: Sandbox) -> SandboxType:

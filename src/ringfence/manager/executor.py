@@ -195,8 +195,8 @@ class DockerExecutor:
             InitializationFailed: no daemon answers, there is no such image, or the container cannot be made.
             SpawnFailed, Internal, PermissionDenied: as `Sandbox.shell`.
         """
-        if (request.code is None) == (request.command is None):
-            raise InvalidArgument("a request has either code or a command", hint="set one of them")
+        if not request.is_one_thing:
+            raise InvalidArgument("a request has code, a command, or argv", hint="set one of them")
         if request.session_id is not None or request.context is not None:
             raise InvalidArgument(
                 "nothing is kept from one container to the next", hint="use SandboxManager for sessions"

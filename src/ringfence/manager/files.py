@@ -48,6 +48,8 @@ READ_LIMIT_BYTES = 64 * 1024 * 1024
 """A file is read into memory whole, and the box decides how large it is."""
 LIST_LIMIT_ENTRIES = 100_000
 """The same for a directory."""
+PIECE_BYTES = 4 * 1024 * 1024
+"""What is read at once of a file that is streamed."""
 _MODE_MAX = 0o777
 _USES = {
     "read": Use.READ,
@@ -119,6 +121,17 @@ class BoxFiles:
         """
         return (await self._perform(self._on("read", path, limit=parse_size(limit)))).content
 
+    async def read_for_search(self, path: StrPath) -> bytes:
+        """A file's content under the same rules, without a record of its own: the search that it is for has one.
+
+        Raises:
+            PathAccessDenied: a rule denies the path, which nobody has asked for by name. Otherwise as `read`.
+        """
+        operation = self._on("read", path, limit=parse_size(READ_LIMIT_BYTES))
+        self._rules.check(operation.path, _USES["read"])
+        box = await self._acquire()
+        return (await _done(box, operation, lambda place: self._rules.check(place, _USES["read"]), None)).content
+
     async def read_text(self, path: StrPath, *, encoding: str = "utf-8", limit: int | str = READ_LIMIT_BYTES) -> str:
         """The same as text.
 
@@ -126,6 +139,34 @@ class BoxFiles:
             UnicodeDecodeError: it is none. Otherwise as `read`.
         """
         return (await self.read(path, limit=limit)).decode(encoding)
+
+    async def stream(
+        self, path: StrPath, *, offset: int = 0, size: int | None = None, piece_bytes: int = PIECE_BYTES
+    ) -> AsyncIterator[bytes]:
+        """A file's content in pieces, whatever its size; recorded as one read. A file that changes meanwhile is read as
+        it is at the time of each piece.
+
+        Args:
+            offset: where to begin.
+            size: how much at most; all that there is if not given.
+
+        Raises:
+            As `read`.
+        """
+        if offset < 0 or (size is not None and size < 0):
+            raise InvalidArgument(f"a part of {size} bytes from {offset} on", argument="offset")
+        left, is_first = size, True
+        while left is None or left > 0 or is_first:
+            wanted = piece_bytes if left is None else min(piece_bytes, left)
+            operation = replace(self._on("read", path, flags=FileFlag.PART, limit=wanted), offset=offset)
+            data = (await self._perform(operation, recorded=is_first)).content
+            is_first = False
+            if data:
+                yield data
+            if len(data) < wanted:
+                return
+            offset += len(data)
+            left = None if left is None else left - len(data)
 
     async def stat(self, path: StrPath, *, follow: bool = True) -> FileStat:
         """What a path is; with `follow=False`, the link itself if it is one.
@@ -188,7 +229,7 @@ class BoxFiles:
         """
         flags = FileFlag.FOLLOW | _flag(append, FileFlag.APPEND) | _flag(parents, FileFlag.PARENTS)
         operation = self._on("write", path, flags=flags, mode=mode)
-        await self._perform(operation, _pieces(data))
+        await self._perform(operation, content_pieces(data))
 
     async def mkdir(
         self, path: StrPath, *, mode: int | None = None, parents: bool = False, exist_ok: bool = False
@@ -250,10 +291,12 @@ class BoxFiles:
             raise InvalidArgument("a path contains an unpaired surrogate", argument="path") from None
         return posixpath.join(self._workspace, on_host(text, self._rules.grant))
 
-    async def _perform(self, operation: FileOperation, data: AsyncIterator[bytes] | None = None) -> Performed:
+    async def _perform(
+        self, operation: FileOperation, data: AsyncIterator[bytes] | None = None, *, recorded: bool = True
+    ) -> Performed:
         use = _USES[operation.name]
         paths = (operation.path, operation.second) if operation.second else (operation.path,)
-        is_recorded = operation.name in _RECORDED
+        is_recorded = recorded and operation.name in _RECORDED
         entry = self._open(operation.name, paths) if is_recorded else None
         try:
             for path in paths:
@@ -308,7 +351,7 @@ def _flag(is_set: bool, flag: FileFlag) -> FileFlag:
     return flag if is_set else FileFlag.NONE
 
 
-async def _pieces(data: Content) -> AsyncIterator[bytes]:
+async def content_pieces(data: Content) -> AsyncIterator[bytes]:
     if isinstance(data, str):
         yield data.encode("utf-8", "surrogateescape")
     elif isinstance(data, bytes | bytearray | memoryview):

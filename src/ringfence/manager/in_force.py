@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from ringfence.dataclass import dataclass
-from ringfence.manager.configuring import home_directory, load_config, state_directory
+from ringfence.manager.configuring import agents_directory, home_directory, load_config, state_directory
 from ringfence.manager.policing import ORGANISATION, PolicyEngine
 from ringfence.manager.policy_pages import explained
 from ringfence.manager.shadowing import shadows_directory
@@ -47,6 +47,11 @@ _PLAIN_VARIABLES: Final = (
     ("docker.image", "RINGFENCE_DOCKER_IMAGE", "the image of this version"),
     ("docker.runtime", "RINGFENCE_DOCKER_RUNTIME", "the daemon's default"),
     ("gvisor.path", "RINGFENCE_RUNSC_PATH", "looked for on PATH"),
+    ("wasi directory", "RINGFENCE_WASI_DIR", "~/.ringfence/wasi"),
+    ("wasi cache", "RINGFENCE_WASI_CACHE", "cache, below it"),
+    ("keeper: boxes made ahead", "RINGFENCE_KEEPER_BOXES", "4"),
+    ("keeper: seconds that one waits", "RINGFENCE_KEEPER_BOX_SECONDS", "60"),
+    ("keeper: seconds without a call", "RINGFENCE_KEEPER_IDLE_SECONDS", "600"),
 )
 """Variables that are taken as they are: what they set, their name, and what holds without them."""
 
@@ -169,6 +174,7 @@ def _of_variables(environ: Mapping[str, str], home: str) -> Iterator[InForce]:
     yield row("state directory", "RINGFENCE_STATE_DIR", state_directory(environ, home))
     yield row("workspaces directory", "RINGFENCE_WORKSPACES_DIR", workspaces_directory(environ, home))
     yield row("shadows directory", "RINGFENCE_SHADOWS_DIR", shadows_directory(environ, home))
+    yield row("agents directory", "RINGFENCE_AGENTS_DIR", agents_directory(environ, home))
     yield row("snapshots directory", "RINGFENCE_SNAPSHOTS_DIR", snapshots_directory(environ, home))
     yield row("audit.fsync", "RINGFENCE_AUDIT_FSYNC", audit.fsync)
     yield row("audit.fsync_interval", "RINGFENCE_AUDIT_FSYNC_INTERVAL", f"{audit.fsync_seconds:g} s")

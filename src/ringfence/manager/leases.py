@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Self
 
 from ringfence.dataclass import dataclass, replace
+from ringfence.manager import ahead
 from ringfence.manager.leftovers import LeftoverSearch
 from ringfence.manager.routing import explaining
 from ringfence.manager.shadowing import close_box
@@ -73,7 +74,8 @@ class OwnBoxes:
             why = self._isolation.why_from_the_start(routed, once=self._once)
             grant = isolated(grant, self._isolation.needs) if why else grant
         with explaining(why):
-            box = await self._engine.open(grant)
+            before = ahead.current()
+            box = await (self._engine.open(grant) if before is None else before.open(self._engine, grant))
         self.grant, self._is_chosen = grant, True
         if why and not self._once:
             box.note(f"the session is {why}")
@@ -150,6 +152,13 @@ class BoxHolder:
                 self._when_opened()
             self.used = time.monotonic()
             return self.lease
+
+    def give_away(self, box: Box) -> bool:
+        """Somebody else closes this box, if it is the one that is leased."""
+        if self.lease is None or self.lease.box is not box:
+            return False
+        self.lease = self.lease.lent()
+        return True
 
     def refuse(self) -> None:
         """Lease no more."""

@@ -16,6 +16,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self, TypedDict, Unpack
 
 from ringfence.dataclass import replace
+from ringfence.deferred import deferred
 from ringfence.errors import AlreadyExists, InvalidArgument
 from ringfence.languages.registry import find as find_language
 from ringfence.manager.executing import run_in, type_of
@@ -35,6 +36,7 @@ from ringfence.workspace.snapshots.store import SnapshotStore
 if TYPE_CHECKING:
     from ringfence.approvals.base import ConfirmationService
     from ringfence.audit.violations import ViolationStore
+    from ringfence.manager.browser_router import BrowserRouter
     from ringfence.manager.sandbox import Sandbox
     from ringfence.manager.sessions import SessionInfo
     from ringfence.values.outcome import Result
@@ -42,6 +44,8 @@ if TYPE_CHECKING:
     from ringfence.values.sizes import Duration
     from ringfence.workspace.agent import AgentWorkspace
     from ringfence.workspace.snapshots.manifest import Snapshot
+else:
+    BrowserRouter = deferred("ringfence.manager.browser_router", "BrowserRouter")
 
 
 class _Caller(TypedDict):
@@ -136,6 +140,7 @@ class SandboxManager:
                 who=replace(self._who or Principal(), tool=CODE_TOOL),
                 violations=self._pool.violations,
             )
+        self._browsers: dict[str, BrowserRouter] = {}
         self._started = False
 
     async def __aenter__(self) -> Self:
@@ -159,6 +164,9 @@ class SandboxManager:
 
     async def cleanup(self, session_id: str | None = None) -> None:
         """End one session; or, without a name, the manager's own and, if the pool is its own, everything."""
+        for name in tuple(self._browsers) if session_id is None else (session_id,):
+            if (browser := self._browsers.pop(name, None)) is not None:
+                await browser.close()
         if session_id is not None:
             await self._pool.release(session_id)
             return
@@ -206,6 +214,19 @@ class SandboxManager:
             await self.start()
         async with self._pool.turn(chosen):
             yield self._pool.in_session(chosen, tool, **self._caller)
+
+    def browser_of(self, session_id: str | None = None) -> BrowserRouter:
+        """The browser of a session, in a box beside its own; started with the first action, gone with `cleanup`.
+
+        Raises:
+            InvalidArgument: no session is named.
+        """
+        chosen = session_id or self.session_id
+        if chosen is None:
+            raise InvalidArgument("there is no session that could be meant", hint="give session_id=")
+        if chosen not in self._browsers:
+            self._browsers[chosen] = BrowserRouter(chosen, session=self)
+        return self._browsers[chosen]
 
     # --- executions ---------------------------------------------------------------------------------------------------
 
@@ -271,8 +292,8 @@ class SandboxManager:
             PoolExhausted: all boxes are taken, and waiting did not help.
             InitializationFailed, SpawnFailed, Internal, PermissionDenied: as `Sandbox.shell`.
         """
-        if (request.code is None) == (request.command is None):
-            raise InvalidArgument("a request has either code or a command", hint="set one of them")
+        if not request.is_one_thing:
+            raise InvalidArgument("a request has code, a command, or argv", hint="set one of them")
         if not self._started:
             await self.start()
         session_id = request.session_id or self.session_id
@@ -387,6 +408,6 @@ def _refuse_second_opinion(options: SandboxOptions) -> None:
 
 def _may_be_light(request: ExecutionRequest) -> bool:
     """Whether PERMISSIVE lets it have the lightest wall if it is found harmless: Python without files."""
-    if request.code is None or request.files or request.collect or request.context is not None:
+    if request.code is None or request.files or request.collect or request.context is not None or request.cwd:
         return False
     return find_language(request.language).name == "python"

@@ -10,12 +10,13 @@ if TYPE_CHECKING:
     from ringfence.approvals.base import ConfirmationService
     from ringfence.audit.journal import Journal
     from ringfence.egress.base import Listeners
-    from ringfence.engines.base import Attached, NetKeeper
+    from ringfence.engines.base import Attached, SocketMaker
     from ringfence.manager.hiding import Caller
     from ringfence.manager.networking import Networking
     from ringfence.manager.options import SandboxOptions
     from ringfence.policy.config import SandboxConfig
     from ringfence.values.network import NetworkGrant
+    from ringfence.values.violation import Violation
 
 
 class SandboxNetworks:
@@ -34,8 +35,12 @@ class SandboxNetworks:
     async def known_hosts(self) -> str:
         return await self.networking.known_hosts()
 
-    async def attach(self, box: str, network: NetworkGrant, listeners: Listeners, keeper: NetKeeper) -> Attached:
-        return await self.networking.attach(box, network, listeners, keeper)
+    async def attach(self, box: str, network: NetworkGrant, listeners: Listeners, maker: SocketMaker) -> Attached:
+        return await self.networking.attach(box, network, listeners, maker)
+
+    async def refused(self, box: str) -> tuple[Violation, ...]:
+        """What was refused to a box since the last look (`Networking.refused`)."""
+        return () if self._networking is None else await self._networking.refused(box)
 
     def belongs(self, box: str, who: Principal, confirmation: ConfirmationService | None) -> None:
         """A box was leased: from now on this is whose requests it makes, and who is asked about them."""

@@ -40,7 +40,7 @@ from ringfence.values.violation import Operation, Severity, Violation, Violation
 if TYPE_CHECKING:
     from ringfence.audit.journal import Entry, Journal
     from ringfence.egress.ssh.base import SshLogin
-    from ringfence.engines.base import NetKeeper
+    from ringfence.engines.base import SocketMaker
     from ringfence.values.network_event import NetworkEvent
     from ringfence.values.parent_proxy import ParentProxies
 
@@ -166,7 +166,7 @@ class Networking:
         """The line by which clients of SSH in a box know the proxy, which is started for it."""
         return await (await self._running()).known_hosts()
 
-    async def attach(self, box: str, network: NetworkGrant, listeners: Listeners, keeper: NetKeeper) -> ServedBox:
+    async def attach(self, box: str, network: NetworkGrant, listeners: Listeners, maker: SocketMaker) -> ServedBox:
         """Have the proxy take what comes to a box's listeners.
 
         Raises:
@@ -213,6 +213,14 @@ class Networking:
             await self._leave()
             raise
         return made
+
+    async def refused(self, box: str) -> tuple[Violation, ...]:
+        """What was refused to a box since the last look, and is in no result: of what goes on for long."""
+        served = self._boxes.get(box)
+        if served is None:
+            return ()
+        await served.settle()
+        return served.taken()
 
     def belongs(self, box: str, who: Principal, confirmation: ConfirmationService | None) -> None:
         """A box that waited is leased to somebody."""

@@ -119,7 +119,7 @@ class SandboxOptions:
     asked about what looks critical."""
     requires: frozenset[Guarantee] = REQUIRED
     """What the wall has to guarantee."""
-    engine: Docker | Literal["native"] | None = None
+    engine: Docker | Literal["native", "wasi"] | None = None
     """`"native"`, or `Docker(...)` for containers (docs/docker.md); if not given, what the environment names."""
     python: StrPath | None = None
     """The interpreter that runs Python code; the first one on PATH if not given."""
@@ -166,8 +166,8 @@ class SandboxOptions:
             self._set("trace", _one_of("trace", Trace, self.trace))
         if self.security_mode is not None:
             self._set("security_mode", _one_of("security_mode", SecurityMode, self.security_mode))
-        if self.engine not in (None, "native") and not isinstance(self.engine, Docker):
-            raise WrongType("engine", self.engine, '"native", Docker(url=..., image=...), or None')
+        if self.engine not in (None, "native", "wasi") and not isinstance(self.engine, Docker):
+            raise WrongType("engine", self.engine, '"native", "wasi", Docker(url=..., image=...), or None')
         if self.limits is not None and not isinstance(self.limits, Limits):
             raise WrongType("limits", self.limits, "Limits(memory_bytes=..., ...)")
         if self.read_only and self.shadow is not None:
@@ -209,7 +209,7 @@ class OptionFieldsButMode(TypedDict, total=False):
     tool: str | None
     confirmation: ConfirmationService | None
     requires: frozenset[Guarantee]
-    engine: Docker | Literal["native"] | None
+    engine: Docker | Literal["native", "wasi"] | None
     python: StrPath | None
     preload: Sequence[str]
     trace: Trace | Literal["off", "changes", "reads", "full"] | None

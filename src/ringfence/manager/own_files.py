@@ -12,13 +12,14 @@ from pathlib import Path
 
 from ringfence.dataclass import dataclass
 from ringfence.errors import PermissionDenied
-from ringfence.manager.configuring import state_directory
+from ringfence.manager.configuring import agents_directory, state_directory
 from ringfence.manager.shadowing import shadows_directory
 from ringfence.policy.config import config_location
 from ringfence.values.paths import is_inside
 from ringfence.workspace.places import snapshots_directory
 
 _LINKS_MAX = 64
+_WASI = "RINGFENCE_WASI_DIR"
 _PROGRAMS = ("RINGFENCE_RUNSC_PATH",)
 _SIGNING_KEY = "RINGFENCE_AUDIT_KEY"
 _PUBLIC = ".pub"
@@ -76,8 +77,15 @@ def own_files(
         state_directory(environ, home),
         shadows_directory(environ, home),
         snapshots_directory(environ, home),
+        wasi_directory(environ, home),
+        agents_directory(environ, home),
     )
     return OwnFiles(tuple(dict.fromkeys(map(os.path.abspath, found))), tuple(map(Path.absolute, directories)))
+
+
+def wasi_directory(environ: Mapping[str, str], home: str) -> Path:
+    """Where trust in bundles, and compiled code, lie; the engine wasi knows the same."""
+    return Path(environ.get(_WASI) or os.path.join(home, ".ringfence", "wasi"))
 
 
 def _steps(path: str) -> Iterator[str]:

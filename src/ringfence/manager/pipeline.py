@@ -23,6 +23,7 @@ from ringfence.audit import record
 from ringfence.audit.redact import Redactor, redactor
 from ringfence.dataclass import dataclass, field, replace
 from ringfence.deferred import deferred
+from ringfence.engines.room import descriptor_room
 from ringfence.errors import RingfenceError, SpawnFailed
 from ringfence.manager.allowed import Allowed
 from ringfence.manager.forming import as_run_by, check_form
@@ -136,6 +137,8 @@ class Pipeline:
             InitializationFailed, SpawnFailed, Internal: from the engine.
         """
         self.running += 1
+        room = descriptor_room()
+        room.call_begins()
         try:
             request, execution, decision = await self._begin(request)
             with execution:
@@ -146,6 +149,7 @@ class Pipeline:
                     result = await collect(result)
                 return execution.end(result, files_collected=collect is not None)
         finally:
+            room.call_ends()
             self.running -= 1
             self.ended_at = time.monotonic()
 

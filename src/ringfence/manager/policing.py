@@ -78,9 +78,14 @@ class PolicyEngine:
         return cls(read_policy(path, environ) for path in (named, project) if path is not None)
 
     @classmethod
-    def from_text(cls, text: str, source: str = "policy") -> Self:
-        """One policy that is not in a file."""
-        return cls((load_policy(text, source, _expansion_context(os.environ)),))
+    def from_text(cls, text: str, source: str = "policy", *, is_foreign: bool = False) -> Self:
+        """One policy that is not in a file.
+
+        Args:
+            is_foreign: whether somebody else wrote it, who learns nothing of our environment's variables by it.
+        """
+        environ = {"HOME": str(home_directory(os.environ))} if is_foreign else os.environ
+        return cls((load_policy(text, source, _expansion_context(environ)),))
 
     def tightened(self, later: Iterable[Policy]) -> Self:
         """The same policies with further ones after them."""

@@ -91,8 +91,11 @@ async def probe(environ: Mapping[str, str]) -> ProbeSeen:
         shutil.rmtree(workspace, ignore_errors=True)
 
 
-async def try_command(environ: Mapping[str, str]) -> Result:
+async def try_command(environ: Mapping[str, str], *network: str) -> Result:
     """Run one command as a plain one is run, but under no policy, and with a journal that is thrown away.
+
+    Args:
+        network: hosts that its box may reach; it asks for none of them.
 
     Raises:
         RingfenceError: it cannot be.
@@ -102,7 +105,8 @@ async def try_command(environ: Mapping[str, str]) -> Result:
         os.mkdir(workspace)
         given = {name: value for name, value in environ.items() if name != ORGANISATION}
         given["RINGFENCE_STATE_DIR"] = os.path.join(place, "state")
-        async with _box(SandboxOptions(workspace=workspace), given, []) as box:
+        options = SandboxOptions(workspace=workspace, network=network or None)
+        async with _box(options, given, []) as box:
             return await box.exec(["/bin/sh", "-c", ":"], timeout=_COMMAND_SECONDS)
 
 

@@ -18,8 +18,13 @@ if TYPE_CHECKING:
     from ringfence.engines.base import Box, Engine
     from ringfence.values.grant import Grant
 
-USUAL: Final = frozenset(Guarantee) - {Guarantee.OWN_KERNEL, Guarantee.DENIED_AT_OPEN}
-"""What every engine of ours promises where it works; the two others have to be asked for."""
+USUAL: Final = frozenset(Guarantee) - {
+    Guarantee.OWN_KERNEL,
+    Guarantee.DENIED_AT_OPEN,
+    Guarantee.NO_NATIVE_CODE,
+    Guarantee.OWN_LOOPBACK,  # a convenience of programs: nothing is safe because of it
+}
+"""What every engine of ours promises where it works; the others have to be asked for."""
 
 
 class FirstEngine:

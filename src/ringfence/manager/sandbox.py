@@ -30,9 +30,11 @@ from ringfence.values.verdict import Decision, Reason, Verdict
 if TYPE_CHECKING:
     from ringfence.approvals.base import ConfirmationService
     from ringfence.audit.violations import ViolationStore
-    from ringfence.engines.base import Box, Process
+    from ringfence.engines.base import Box
+    from ringfence.engines.base import Process as Process
     from ringfence.languages.registry import find as find_language
     from ringfence.manager import checks
+    from ringfence.manager.browser_router import BrowserRouter
     from ringfence.manager.executing import run_in, type_of
     from ringfence.manager.file_rules import FileRules
     from ringfence.manager.files import BoxFiles
@@ -43,9 +45,11 @@ if TYPE_CHECKING:
     from ringfence.values.grant import Grant
     from ringfence.values.guarantee import Wall
     from ringfence.values.limits import Limits
+    from ringfence.values.violation import Violation
     from ringfence.workspace.agent import AgentWorkspace
 else:
     find_language = deferred("ringfence.languages.registry", "find")
+    BrowserRouter = deferred("ringfence.manager.browser_router", "BrowserRouter")
     run_in = deferred("ringfence.manager.executing", "run_in")
     type_of = deferred("ringfence.manager.executing", "type_of")
     FileRules = deferred("ringfence.manager.file_rules", "FileRules")
@@ -96,6 +100,7 @@ class Sandbox:
         self._is_closed = False
         self._runners = ToolRunners(parts, self._refusal)
         self._files: BoxFiles | None = None
+        self._browser: BrowserRouter | None = None
         self.who = parts.reporting.who
         """What the journal says about whose it is."""
         self.origin = parts.origin
@@ -111,6 +116,10 @@ class Sandbox:
     async def lend(self) -> Lease:
         """Its box, for a second sandbox over the same one, which does not close it."""
         return (await self._runners.first.holder.acquire(None)).lent()
+
+    def give_away(self, box: Box) -> bool:
+        """Whether it is the box of this sandbox, which somebody else closes from now on."""
+        return self._runners.first.holder.give_away(box)
 
     # --- life ---------------------------------------------------------------------------------------------------------
 
@@ -141,6 +150,8 @@ class Sandbox:
     async def _close(self) -> None:
         self._is_closed = True
         try:
+            if self._browser is not None:
+                await self._browser.close()
             await self._runners.close()
         finally:
             self._reporting.closed()
@@ -245,6 +256,7 @@ class Sandbox:
         output_limit: Size | None = None,
         on_output: OnOutput | None = None,
         keep_background: bool = False,
+        collect: Collect | None = None,
         prepare: Prepare | None = None,
     ) -> Result:
         """Run a program with its arguments, without a shell: `exec(["ls", "-l"])`, one sequence, as `subprocess.run`
@@ -261,7 +273,7 @@ class Sandbox:
             on_output=on_output,
             keep_background=keep_background,
         )
-        return await self._run(request, prepare=prepare)
+        return await self._run(request, collect, prepare)
 
     async def python(
         self,
@@ -336,8 +348,8 @@ class Sandbox:
 
     async def execute(self, request: ExecutionRequest) -> Result:
         """Run a request as `SandboxManager.execute` does, in this sandbox; raises as `code` and `shell`."""
-        if (request.code is None) == (request.command is None):
-            raise InvalidArgument("a request has either code or a command", hint="set one of them")
+        if not request.is_one_thing:
+            raise InvalidArgument("a request has code, a command, or argv", hint="set one of them")
         result = await run_in(self, request, is_fresh=False)
         return replace(result, sandbox_type=type_of(self), session_id=self.who.session_id)
 
@@ -498,6 +510,20 @@ class Sandbox:
         ports = (pair for box in self._runners.boxes for pair in box.published)
         return {inside: f"http://127.0.0.1:{outside}" for inside, outside in ports}
 
+    async def network_authority(self) -> bytes:
+        """In PEM, who signs for hosts whose connections the proxy looks into; empty where it looks into none."""
+        network, blueprint = self.grant.network, self._assembly.blueprint
+        if network is None or not network.inspects or blueprint is None:
+            return b""
+        return await blueprint.networks.authority()
+
+    async def network_refusals(self) -> tuple[Violation, ...]:
+        """What the network refused to what goes on in it, since the last look, and is in no result."""
+        blueprint = self._assembly.blueprint
+        if blueprint is None or self._box is None or not self._box.network_name:
+            return ()
+        return await blueprint.networks.refused(self._box.network_name)
+
     @property
     def resource_limits(self) -> Limits:
         return self.grant.limits
@@ -540,6 +566,21 @@ class Sandbox:
     def check_network(self, host: str, port: int | None = None) -> Reason:
         """Whether the box reaches a host, by the proxy outside; without a port, by https."""
         return checks.check_network(self._assembly.grant.network, self._assembly.terms, host, port)
+
+    # --- browser ------------------------------------------------------------------------------------------------------
+
+    @property
+    def browser(self) -> BrowserRouter:
+        """Its browser, in a box beside its own; started with the first action, gone with the sandbox (docs/browser.md).
+
+        Raises:
+            InvalidArgument: it is one of a pool: `SandboxManager.browser_of` has the session's.
+        """
+        if self._browser is None:
+            if self._is_closed:
+                raise self._refusal()
+            self._browser = BrowserRouter(self.who.session_id or self.id, session=self)
+        return self._browser
 
     # --- files --------------------------------------------------------------------------------------------------------
 

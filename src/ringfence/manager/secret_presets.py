@@ -37,7 +37,15 @@ PRESETS: Final = (
     SecretPreset("GITLAB_TOKEN", ("gitlab.com",), "glpat-", why="glab; git by Basic"),
     SecretPreset("ANTHROPIC_API_KEY", ("api.anthropic.com",), "sk-ant-", (SecretPlace.HEADER,), why="x-api-key"),
     SecretPreset("ANTHROPIC_AUTH_TOKEN", ("api.anthropic.com",), "sk-ant-", (SecretPlace.HEADER,), why="Bearer"),
+    SecretPreset(
+        "CLAUDE_CODE_OAUTH_TOKEN",
+        ("api.anthropic.com",),
+        "sk-ant-oat01-",
+        (SecretPlace.HEADER,),
+        why="Bearer; of `claude setup-token`, for those who pay by subscription",
+    ),
     SecretPreset("OPENAI_API_KEY", ("api.openai.com",), "sk-", (SecretPlace.HEADER,), why="Bearer, also for realtime"),
+    SecretPreset("CODEX_API_KEY", ("api.openai.com",), "sk-", (SecretPlace.HEADER,), why="Bearer, of `codex exec`"),
     SecretPreset("OPENROUTER_API_KEY", ("openrouter.ai",), "sk-or-v1-", (SecretPlace.HEADER,), why="Bearer"),
     SecretPreset(
         "GEMINI_API_KEY",
@@ -45,6 +53,13 @@ PRESETS: Final = (
         "AIza",
         (SecretPlace.HEADER, SecretPlace.QUERY),
         why="x-goog-api-key, or ?key= in older clients",
+    ),
+    SecretPreset(
+        "GOOGLE_API_KEY",
+        ("generativelanguage.googleapis.com",),
+        "AIza",
+        (SecretPlace.HEADER, SecretPlace.QUERY),
+        why="the same, by the name that Google's own clients look for first",
     ),
     SecretPreset(
         "HF_TOKEN",

@@ -43,7 +43,7 @@ _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,63}")
 _VARIABLE: Final = re.compile(r"[A-Z_][A-Z0-9_]*")
 _HEADER: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _TTL: Final = "ttl"
-_OPTIONS: Final = ("header", "template", "places", "style", "variable", "signer", _TTL)
+_OPTIONS: Final = ("header", "template", "places", "style", "variable", "signer", "quoted", _TTL)
 _FORM: Final = f"write NAME=SOURCE@HOST[,HOST], with {SOURCE_FORM} as SOURCE"
 
 
@@ -160,7 +160,16 @@ def _with_options(grant: SecretGrant, options: dict[str, str]) -> SecretGrant:
         template=template,
         variable=variable,
         signer=signer,
+        quoted_to=_quoted(name, options.get("quoted", "")),
     )
+
+
+def _quoted(name: str, text: str) -> tuple[str, ...]:
+    hosts = tuple(host.strip() for host in text.split(",") if host.strip())
+    for host in hosts:
+        if HostRule.parse(host, Mark(f"secret {name}", 1)).matches_everything:
+            raise InvalidArgument(f"secret {name}: quoted to every host", argument="secret", hint="name hosts")
+    return hosts
 
 
 def _duration(name: str, text: str) -> float:

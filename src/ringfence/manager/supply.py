@@ -21,7 +21,7 @@ from ringfence.dataclass import dataclass, replace
 from ringfence.engines.room import OF_A_BOX, TO_MAKE_A_BOX, Hold, descriptor_room
 from ringfence.errors import Closed, Internal, InvalidArgument
 from ringfence.manager.allowed import Allowed
-from ringfence.manager.assemble import Assembly, Blueprint, make_blueprint, warn_of
+from ringfence.manager.assemble import Assembly, Blueprint, make_blueprint, make_zygotes, warn_of
 from ringfence.manager.configuring import home_directory, open_journal
 from ringfence.manager.reporting import tell
 from ringfence.manager.scratch import Scratch, scratch_directory
@@ -137,9 +137,9 @@ class BoxSupply:
         scratch = self._scratch = Scratch(directory, self._directories)
         self._places = SessionPlaces(directory)
         sample = scratch.make()
-        networks = None
+        networks, zygotes = None, make_zygotes()
         for tool in self._tools:
-            made = make_blueprint(self._options, tool=tool, journal=journal, networks=networks)
+            made = make_blueprint(self._options, tool=tool, journal=journal, networks=networks, zygotes=zygotes)
             self._blueprints[tool], networks = made, made.networks
             nominal = self._nominal[tool] = made.assembly(sample)
             self._allowed[tool] = Allowed(nominal.grant, nominal.terms, asks=self._options.confirmation is not None)
@@ -165,6 +165,9 @@ class BoxSupply:
 
     def close(self) -> None:
         """All boxes are gone: let go of the rest."""
+        for blueprint in self._blueprints.values():
+            if blueprint.zygotes is not None:
+                blueprint.zygotes.close()
         if self._scratch is not None:
             self._scratch.close()
         if self._journal is not None:

@@ -32,3 +32,13 @@ def told(sandbox: str, why: str, code: str = "failed") -> types.CallToolResult:
 def failed(sandbox: str, fault: RingfenceError, door: Door) -> types.CallToolResult:
     """A call that came to nothing."""
     return result_of(sandbox, answers.failed(fault, door, ONLY_THE_PERSON))
+
+
+def waiting_elsewhere(question: str) -> types.CallToolResult:
+    """A person was asked by another way than the client, and has not answered yet."""
+    why = (
+        "Nothing has run yet: a person has to approve this, and was asked in the console of the server (question "
+        f"{question}). Tell the person. Then make exactly the same call again: it waits for the answer, and does "
+        "not ask twice."
+    )
+    return told("none", why, "waiting_for_approval")

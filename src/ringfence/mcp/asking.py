@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from contextvars import ContextVar
 from typing import Any, Final, Protocol
 
-from ringfence.approvals.base import Answer, Choice, Question, refuse
+from ringfence.approvals.base import Answer, Choice, ConfirmationService, Question, refuse
 from ringfence.approvals.show import lines_of, why_too_long
 from ringfence.values.visible import visible
 
@@ -35,6 +35,10 @@ class Asker(Protocol):
         """What the client calls itself."""
         ...
 
+    def asks_elsewhere(self, question: str) -> None:
+        """It waits for a person who is asked by another way; empty: no longer."""
+        ...
+
     async def fill_form(self, message: str, schema: dict[str, Any]) -> tuple[str, Mapping[str, Any]]:
         """What the person did (accept, decline, cancel), and the form as they filled it."""
         ...
@@ -44,10 +48,15 @@ CURRENT: ContextVar[Asker | None] = ContextVar("ringfence_mcp_call", default=Non
 
 
 class ClientConfirmation:
-    """The `ConfirmationService` of one sandbox."""
+    """The `ConfirmationService` of one sandbox.
 
-    def __init__(self) -> None:
+    Args:
+        otherwise: who is asked where the client cannot show forms: a server's own questions, in its console.
+    """
+
+    def __init__(self, otherwise: ConfirmationService | None = None) -> None:
         self._calls: list[Asker] = []
+        self._otherwise = otherwise
 
     def enter(self, call: Asker) -> None:
         self._calls.append(call)
@@ -57,10 +66,11 @@ class ClientConfirmation:
 
     async def confirm(self, question: Question) -> Answer:
         call = self._call()
-        if call is None:
-            return refuse(question, by="nobody", how="no call is running that could carry the question")
-        if not call.can_ask:
-            return refuse(question, by="nobody", how=CANNOT_ASK)
+        if call is None or not call.can_ask:
+            if self._otherwise is not None:
+                return await self._ask_elsewhere(self._otherwise, question, call)
+            why = CANNOT_ASK if call is not None else "no call is running that could carry the question"
+            return refuse(question, by="nobody", how=why)
         if why := why_too_long(question):
             return refuse(question, by="nobody", how=f"too long to be judged: {why}")
         by = f"the person at {visible(call.client)[:_NAME_MAX] or 'the MCP client'}"
@@ -68,6 +78,15 @@ class ClientConfirmation:
         choice = _choice(action, form, question)
         how = "MCP form" if choice is not Choice.NO else f"MCP form: {_said(action)}"
         return Answer(choice=choice, by=by, how=how, request_hash=question.request_hash)
+
+    async def _ask_elsewhere(self, service: ConfirmationService, question: Question, call: Asker | None) -> Answer:
+        if call is not None:
+            call.asks_elsewhere(question.id)
+        try:
+            return await service.confirm(question)
+        finally:
+            if call is not None:
+                call.asks_elsewhere("")
 
     def _call(self) -> Asker | None:
         here = CURRENT.get()

@@ -8,11 +8,12 @@ import asyncio
 import os
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Final, Protocol
 from urllib.parse import unquote, urlsplit
 
 from ringfence.errors import InvalidArgument, NotFound, PathAccessDenied, RingfenceError
 from ringfence.manager.assemble import has_policy
+from ringfence.manager.blocking import wait_for
 from ringfence.manager.finishing import finish
 from ringfence.manager.options import SandboxOptions
 from ringfence.manager.sandbox import Sandbox
@@ -66,11 +67,63 @@ class OpenBox:
         self.sandbox = await _entered(self.options)
 
 
+def find_powers(settings: Settings, report: Callable[[RingfenceError], None]) -> Powers:
+    """What calls can do, from the grant that they would have; the most, where that is not known."""
+    if settings.from_roots:
+        return UNKNOWN
+    try:
+        sandbox = Sandbox(settings.options)
+    except RingfenceError as fault:
+        report(fault)
+        return UNKNOWN
+    try:
+        return powers_of(sandbox.grant, on_shadow=settings.has_shadow)
+    finally:
+        wait_for(sandbox.close())
+
+
 FindRoot = Callable[[], Awaitable[str]]
 
 
+class BoxSource(Protocol):
+    """Whose sandboxes a desk works with: those of one connection, or of a server's token."""
+
+    @property
+    def door(self) -> Door:
+        """In whose words it is said what would allow something."""
+        ...
+
+    @property
+    def has_shadow(self) -> bool: ...
+
+    @property
+    def may_answer(self) -> bool:
+        """Whether what the client says counts as a person's answer. Over HTTP, whoever holds the token says it."""
+        ...
+
+    def report(self, fault: RingfenceError) -> None:
+        """Tell the person of a fault that is no caller's."""
+        ...
+
+    async def powers(self) -> Powers:
+        """What calls can do, from the grant that they would have."""
+        ...
+
+    async def find(self, asked: str | None, find_root: FindRoot) -> OpenBox:
+        """The sandbox of this id; `main` and `new` are made.
+
+        Raises:
+            NotFound: there is no such id.
+            RingfenceError: it cannot be made.
+        """
+        ...
+
+    async def close(self) -> None: ...
+
+
 class Boxes:
-    """
+    """Of one connection.
+
     Args:
         say: told what a person should know, in one line.
     """
@@ -85,6 +138,14 @@ class Boxes:
         self._count = 0
         self._root: str | None = None
 
+    @property
+    def has_shadow(self) -> bool:
+        return self.settings.has_shadow
+
+    @property
+    def may_answer(self) -> bool:
+        return True
+
     def report(self, fault: RingfenceError) -> None:
         """Tell the person of a fault that is no caller's."""
         self._say(f"error [{fault.code}]: {fault}")
@@ -93,15 +154,8 @@ class Boxes:
         """What calls can do, from the grant that they would have."""
         if self.settings.from_roots and self._root is None:
             return UNKNOWN
-        try:
-            sandbox = await asyncio.to_thread(Sandbox, self._located(self.settings.options))
-        except RingfenceError as fault:
-            self.report(fault)
-            return UNKNOWN
-        try:
-            return powers_of(sandbox.grant, on_shadow=self.settings.has_shadow)
-        finally:
-            await sandbox.close()
+        located = replace(self.settings, options=self._located(self.settings.options), from_roots=False)
+        return await asyncio.to_thread(find_powers, located, self.report)
 
     async def find(self, asked: str | None, find_root: FindRoot) -> OpenBox:
         """The sandbox of this id; `main` and `new` are made.

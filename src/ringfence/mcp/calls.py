@@ -25,6 +25,7 @@ import mcp_types as types
 from mcp.server.context import ServerRequestContext
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
+from ringfence.mcp.answers import waiting_elsewhere
 from ringfence.mcp.asking import CURRENT
 
 BEAT_SECONDS: Final = 3.0
@@ -32,6 +33,8 @@ BEAT_SECONDS: Final = 3.0
 WAIT_SECONDS: Final = 600.0
 """How long a question waits for the client to come back; the policy's own time for an answer is usually shorter."""
 MOST_WAITING: Final = 100
+POLL_SECONDS: Final = 5.0
+"""After which a client hears that a person was asked elsewhere, and comes back: some give a call up soon."""
 _Request = types.ElicitRequest | types.ListRootsRequest
 _Response = types.ElicitResult | types.ListRootsResult
 Work = Callable[["Call"], Awaitable[types.CallToolResult]]
@@ -51,6 +54,8 @@ class Call:
     digest: str
     capabilities: types.ClientCapabilities
     client: str
+    may_answer: bool = True
+    """Whether the client may be asked for a person's answer."""
     output_bytes: int = 0
     """How much its command has said so far."""
     stage: str = "waiting for its turn"
@@ -58,6 +63,9 @@ class Call:
     _open: dict[str, _Asked] = field(default_factory=dict)
     _news: asyncio.Event = field(default_factory=asyncio.Event)
     task: "asyncio.Task[types.CallToolResult] | None" = None
+    elsewhere: str = ""
+    """The question that a person is asked by another way than this client."""
+    elsewhere_since: float = 0.0
     on_asking: Callable[[], None] = lambda: None
     """Called when it begins to wait for a person, who may take their time."""
 
@@ -77,7 +85,17 @@ class Call:
     def can_ask(self) -> bool:
         """Forms: an empty capability means them, too."""
         able = self.capabilities.elicitation
-        return able is not None and (able.form is not None or able.url is None)
+        return self.may_answer and able is not None and (able.form is not None or able.url is None)
+
+    def asks_elsewhere(self, question: str) -> None:
+        self.elsewhere, self.elsewhere_since = question, monotonic()
+        if question:
+            self.on_asking()
+
+    @property
+    def is_to_be_asked_after(self) -> bool:
+        """Whether the client has waited long enough for a person who is asked elsewhere: it may come back for that."""
+        return bool(self.elsewhere) and monotonic() - self.elsewhere_since > POLL_SECONDS
 
     async def fill_form(self, message: str, schema: dict[str, Any]) -> tuple[str, Mapping[str, Any]]:
         params = types.ElicitRequestFormParams(message=message, requested_schema=cast(Any, schema))
@@ -148,6 +166,7 @@ class Calls:
 
     def __init__(self) -> None:
         self._waiting: dict[str, tuple[Call, asyncio.TimerHandle]] = {}
+        """By the token, or, for a question that is asked elsewhere, by the digest of the call."""
 
     def resumed(self, token: str, digest: str) -> Call | None:
         """The call that a token stands for, once; None if there is none for these arguments."""
@@ -172,6 +191,9 @@ class Calls:
                 beat = BEAT_SECONDS
                 if call.is_over:
                     break
+                if call.is_to_be_asked_after:
+                    is_kept = True
+                    return self._park(call)
                 unsent = call.unsent()
                 if is_modern and unsent:
                     is_kept = True
@@ -187,13 +209,21 @@ class Calls:
             if not is_kept:
                 await call.end()
 
+    def _park(self, call: Call) -> types.CallToolResult:
+        """It goes on waiting; the same call again finds it."""
+        self._put_by(call.digest, call)
+        return waiting_elsewhere(call.elsewhere)
+
     def _keep(self, call: Call) -> types.InputRequiredResult:
+        token = secrets.token_urlsafe(32)
+        self._put_by(token, call)
+        return types.InputRequiredResult(input_requests=cast(Any, call.requests), request_state=token)
+
+    def _put_by(self, token: str, call: Call) -> None:
         while len(self._waiting) >= MOST_WAITING:
             self._forget(next(iter(self._waiting)))
-        token = secrets.token_urlsafe(32)
         timer = asyncio.get_running_loop().call_later(WAIT_SECONDS, self._forget, token)
         self._waiting[token] = (call, timer)
-        return types.InputRequiredResult(input_requests=cast(Any, call.requests), request_state=token)
 
     def _forget(self, token: str) -> None:
         """Nobody came back."""
@@ -222,7 +252,7 @@ async def _ask(asked: _Asked, context: ServerRequestContext[Any]) -> None:
 
 
 def _progress(call: Call) -> str:
-    if call.requests:
+    if call.requests or call.elsewhere:
         return "waiting for the person's answer"
     said = f", {call.output_bytes} bytes of output" if call.output_bytes else ""
     return f"{call.stage}{said}"

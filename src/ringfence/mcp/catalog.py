@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from ringfence.mcp.hints import Powers
 from ringfence.tools.world.base import Schema, ToolSpec
+from ringfence.tools.world.browser import BROWSER as WORLD_BROWSER
 from ringfence.tools.world.files import FILE_EDIT, FILE_READ, FILE_WRITE, SEARCH
 from ringfence.tools.world.running import BASH as WORLD_BASH
 from ringfence.tools.world.running import RUN_CODE as WORLD_RUN_CODE
@@ -98,12 +99,18 @@ REVIEW: Final = ToolText(
     ),
 )
 
-EVERY: Final = (RUN_CODE, BASH, READ_FILE, WRITE_FILE, EDIT_FILE, SEARCH_FILES, FETCH, REVIEW)
+BROWSER: Final = ToolText("browser", WORLD_BROWSER.spec)
+
+EVERY: Final = (RUN_CODE, BASH, READ_FILE, WRITE_FILE, EDIT_FILE, SEARCH_FILES, FETCH, REVIEW, BROWSER)
+MOST_TOOLS: Final = 8
 
 
-def tools_for(*, with_shadow: bool) -> tuple[ToolText, ...]:
-    """Those that make sense: without a shadow there is nothing to review."""
-    return tuple(tool for tool in EVERY if with_shadow or tool is not REVIEW)
+def tools_for(*, with_shadow: bool, with_browser: bool) -> tuple[ToolText, ...]:
+    """Those that make sense: without a shadow there is nothing to review, and where all would be one too many, the
+    browser fetches, too."""
+    has = {REVIEW.name: with_shadow, BROWSER.name: with_browser}
+    found = tuple(tool for tool in EVERY if has.get(tool.name, True))
+    return found if len(found) <= MOST_TOOLS else tuple(tool for tool in found if tool is not FETCH)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +130,7 @@ def hints_of(tool: ToolText, powers: Powers) -> Hints:
             return Hints(True, False, True, False)
         case "write_file" | "edit_file":
             return Hints(False, powers.changes_project, tool.name == "write_file", False)
-        case "fetch":  # what is asked for can tell somebody something, and files are saved
+        case "fetch" | "browser":  # what is asked for can tell somebody something, and files are saved
             return Hints(False, False, False, powers.reaches_network)
         case _:  # review: a commit changes the project
             return Hints(False, True, False, False)

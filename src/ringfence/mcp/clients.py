@@ -2,18 +2,12 @@
 
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final
 
-
-class Scope(StrEnum):
-    """For which projects a client is told."""
-
-    PROJECT = "project"
-    USER = "user"
+from ringfence.agents.settings_files import Files, Scope
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +35,7 @@ class Client:
 
     name: str
     title: str
-    files: Mapping[Scope, Callable[[Path, Path], Path]]
+    files: Files
     key: str
     entry: Callable[[Command], dict[str, Any]]
     note: str = ""

@@ -13,10 +13,12 @@ from mcp.shared.exceptions import MCPError
 from ringfence.errors import Internal, RingfenceError
 from ringfence.mcp import answers
 from ringfence.mcp.asking import Asker
-from ringfence.mcp.boxes import Boxes, directory_of_root
+from ringfence.mcp.boxes import BoxSource, directory_of_root
 from ringfence.mcp.calls import Call, Calls, digest_of
 from ringfence.mcp.catalog import ToolText, hints_of, tools_for
+from ringfence.mcp.early import INSTRUCTIONS
 from ringfence.mcp.tools import TOOLS, Job
+from ringfence.tools.world.browser import has_browser
 from ringfence.tools.world.text import cut, shown
 
 AT_ONCE: Final = 8
@@ -25,21 +27,18 @@ MOST_CALLS: Final = 256
 """Calls that wait or run."""
 _INVALID_PARAMS: Final = -32602
 _NO_SANDBOX: Final = "none"
-_INSTRUCTIONS: Final = (
-    "Commands, code and files run in a sandbox around the person's workspace. What is refused stays refused until the "
-    "person allows it: say what you need and why."
-)
 
 
 class Desk:
     """Takes requests."""
 
-    def __init__(self, boxes: Boxes) -> None:
+    def __init__(self, boxes: BoxSource) -> None:
         self._boxes = boxes
         self._calls = Calls()
         self._slots = asyncio.Semaphore(AT_ONCE)
         self._count = 0
-        self._texts = {tool.name: tool for tool in tools_for(with_shadow=boxes.settings.has_shadow)}
+        offered = tools_for(with_shadow=boxes.has_shadow, with_browser=has_browser())
+        self._texts = {tool.name: tool for tool in offered}
         self._validators = {name: Draft202012Validator(tool.input_schema) for name, tool in self._texts.items()}
 
     def server(self) -> Server[Any]:
@@ -47,7 +46,7 @@ class Desk:
             "ringfence",
             version=version("ringfence"),
             title="Ringfence",
-            instructions=_INSTRUCTIONS,
+            instructions=INSTRUCTIONS,
             on_list_tools=self.list_tools,
             on_call_tool=self.call_tool,
         )
@@ -82,11 +81,15 @@ class Desk:
                 return answers.told(_NO_SANDBOX, why, "question_not_open")
             call.answer(params.input_responses or {})  # type: ignore[arg-type]  # answers to what we asked
             return await self._calls.serve(call, context)
+        parked = self._calls.resumed(digest, digest)
+        if parked is not None:
+            return await self._calls.serve(parked, context)
         if self._count >= MOST_CALLS:
             return answers.told(_NO_SANDBOX, f"{MOST_CALLS} calls wait already; wait for their results.", "busy")
         info = context.session.client_params
         capabilities = context.session.client_capabilities or types.ClientCapabilities()
-        call = Call(digest, capabilities, info.client_info.name if info is not None else "")
+        name = info.client_info.name if info is not None else ""
+        call = Call(digest, capabilities, name, may_answer=self._boxes.may_answer)
         call.start(lambda own: self._work(own, params.name, arguments))
         return await self._calls.serve(call, context)
 

@@ -12,6 +12,7 @@ from contextlib import suppress
 from typing import Any, Final
 
 from ringfence.mcp.boxes import Boxes, Settings
+from ringfence.mcp.early import Backlog
 from ringfence.mcp.server import Desk
 from ringfence.mcp.wire import Wire
 
@@ -19,8 +20,14 @@ _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 _LAST_WORDS_SECONDS: Final = 1.0
 
 
-async def serve(settings: Settings, source: int, target: int, say: Callable[[str], None]) -> int:
-    """Serve until the client is gone; the signal that ended it, or 0."""
+async def serve(
+    settings: Settings, source: int, target: int, say: Callable[[str], None], backlog: Backlog | None = None
+) -> int:
+    """Serve until the client is gone; the signal that ended it, or 0.
+
+    Args:
+        backlog: what was read already (`early.py`).
+    """
     loop = asyncio.get_running_loop()
     over: asyncio.Future[int] = loop.create_future()
 
@@ -32,7 +39,7 @@ async def serve(settings: Settings, source: int, target: int, say: Callable[[str
         loop.add_signal_handler(number, end, number)
     boxes = Boxes(settings, say)
     desk = Desk(boxes)
-    wire = Wire(source, target, end)
+    wire = Wire(source, target, end, backlog or Backlog())
     carrying = loop.create_task(wire.carry())
     server = desk.server()
     serving: asyncio.Task[None] = loop.create_task(

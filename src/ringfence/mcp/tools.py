@@ -10,6 +10,7 @@ from ringfence.mcp.calls import Call
 from ringfence.mcp.reviewing import review
 from ringfence.tools.world.answers import ToolAnswer
 from ringfence.tools.world.base import Place, WorldTool
+from ringfence.tools.world.browser import BROWSER
 from ringfence.tools.world.files import FILE_EDIT, FILE_LIST, FILE_READ, FILE_WRITE, SEARCH
 from ringfence.tools.world.running import BASH, RUN_CODE
 from ringfence.tools.world.web import FETCH
@@ -64,4 +65,5 @@ TOOLS: Final[dict[str, Callable[[Job], Awaitable[ToolAnswer]]]] = {
     "search_files": _search_files,
     "fetch": _by(FETCH),
     "review": _review,
+    "browser": _by(BROWSER),
 }

@@ -1,7 +1,6 @@
 """The two ends of stdio: one JSON message a line, read and written by threads, so that no end holds up the loop.
 
-Descriptor 1 belongs to the protocol alone: `claim_standard_streams` keeps it for us and lets everything else that
-prints do so on stderr; whoever reads stdin finds it empty. A line that is too long, or no message, is answered with an
+A line that is too long, or no message, is answered with an
 error of the protocol and skipped. The end of input, and an output that nobody reads any longer, is the end of the
 connection.
 """
@@ -14,7 +13,6 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import CancelledError
 from contextlib import suppress
-from dataclasses import dataclass, field
 from typing import Final
 
 import anyio
@@ -22,48 +20,11 @@ import mcp_types as types
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from mcp.shared.message import SessionMessage
 
-LONGEST_LINE: Final = 16 * 1024 * 1024
-"""Bytes of one message: a file that a model writes is far smaller."""
-_PIECE: Final = 256 * 1024
+from ringfence.mcp.early import Backlog
+from ringfence.mcp.lines import LONGEST_LINE, PIECE
+
 _PARSE_ERROR: Final = -32700
 _INVALID_REQUEST: Final = -32600
-
-
-def claim_standard_streams() -> tuple[int, int]:
-    """Input and output of the protocol, as descriptors that nobody else knows. Call it once."""
-    private_in, private_out = os.dup(0), os.dup(1)
-    nothing = os.open("/dev/null", os.O_RDONLY)
-    os.dup2(nothing, 0)
-    os.close(nothing)
-    os.dup2(2, 1)
-    return private_in, private_out
-
-
-@dataclass(slots=True)
-class Lines:
-    """Cuts pieces into lines of bounded length."""
-
-    longest: int = LONGEST_LINE
-    _kept: bytearray = field(default_factory=bytearray)
-    _is_skipping: bool = False
-
-    def add(self, piece: bytes) -> list[bytes | None]:
-        """The lines that are whole now; None for one that is too long."""
-        found: list[bytes | None] = []
-        while piece:
-            line, newline, piece = piece.partition(b"\n")
-            if not self._is_skipping:
-                self._kept += line
-                if len(self._kept) > self.longest:
-                    self._kept.clear()
-                    self._is_skipping = True
-                    found.append(None)
-            if newline and not self._is_skipping:
-                found.append(bytes(self._kept))
-                self._kept.clear()
-            if newline:
-                self._is_skipping = False
-        return found
 
 
 def read_message(line: bytes) -> SessionMessage | types.JSONRPCError:
@@ -93,12 +54,14 @@ class Wire:
 
     Args:
         on_lost: called, in the loop, when nobody reads what we write.
+        backlog: what was read before, and what of it was answered.
     """
 
-    def __init__(self, source: int, target: int, on_lost: Callable[[], None]) -> None:
+    def __init__(self, source: int, target: int, on_lost: Callable[[], None], backlog: Backlog) -> None:
         self._source = source
         self._target = target
         self._on_lost = on_lost
+        self._backlog = backlog
         self._loop = asyncio.get_running_loop()
         self._arrivals, self.incoming = anyio.create_memory_object_stream[SessionMessage | Exception](0)
         self.outgoing, self._departures = anyio.create_memory_object_stream[SessionMessage](0)
@@ -117,6 +80,8 @@ class Wire:
         try:
             async with self._departures:
                 async for message in self._departures:
+                    if self._was_answered(message.message):
+                        continue
                     text = message.message.model_dump_json(by_alias=True, exclude_unset=True)
                     self._outbox.put(text.encode() + b"\n")
                     await self._written.get()
@@ -124,18 +89,29 @@ class Wire:
             self._outbox.put(None)
 
     def _read(self) -> None:
-        lines = Lines()
         try:
-            while piece := os.read(self._source, _PIECE):
-                for line in lines.add(piece):
-                    if line is None:
-                        self._take(_complaint(_INVALID_REQUEST, f"a message of more than {LONGEST_LINE} bytes"))
-                    elif line.strip():
-                        self._take(read_message(line))
+            self._take_lines(self._backlog.lines)
+            while piece := os.read(self._source, PIECE):
+                self._take_lines(self._backlog.rest.add(piece))
         except (OSError, RuntimeError, CancelledError):
             pass  # the descriptor or the loop is gone
         finally:
             self._call(self._arrivals.close)
+
+    def _take_lines(self, lines: list[bytes | None]) -> None:
+        for line in lines:
+            if line is None:
+                self._take(_complaint(_INVALID_REQUEST, f"a message of more than {LONGEST_LINE} bytes"))
+            elif line.strip():
+                self._take(read_message(line))
+
+    def _was_answered(self, message: types.JSONRPCMessage) -> bool:
+        """Whether a request was answered before we came."""
+        if not isinstance(message, types.JSONRPCResponse | types.JSONRPCError) or message.id is None:
+            return False
+        is_answered = message.id in self._backlog.answered
+        self._backlog.answered.discard(message.id)
+        return is_answered
 
     def _take(self, message: SessionMessage | types.JSONRPCError) -> None:
         """Hand a message over; whoever sends faster than we take has to wait."""

@@ -289,7 +289,9 @@ def _secrets(
             raise NetworkAccessDenied(
                 f"the secret {secret.name}", f"the policy does not let it be sent{where}", rule=setting.place, hint=hint
             )
-        found[secret.name] = secret if own is None else replace(own, hosts=secret.hosts or own.hosts)
+        if own is not None:  # where a placeholder may be quoted is no question of trust: it is worth nothing
+            secret = replace(own, hosts=secret.hosts or own.hosts, quoted_to=secret.quoted_to)
+        found[secret.name] = secret
     for name, secret in declared.items():
         if name in sources:
             found.setdefault(name, secret)

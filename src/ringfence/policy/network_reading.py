@@ -101,10 +101,11 @@ def _host_rule(text: str, mark: Mark, written: str) -> HostRule:
         raise _instead(text, mark, fault) from None
     _refuse_everything(rule, text, written)
     _refuse_fault(plain_rule(rule), mark)
-    if "." not in rule.bare and rule.network is None and rule.port is None:
-        near = difflib.get_close_matches(rule.bare, BY_PRESET, n=1, cutoff=0.75)
-        if near:
-            raise mark.fault(f"{text!r} is neither a preset nor a host", f"did you mean {near[0]!r}?")
+    if "." not in rule.bare and rule.network is None and rule.port is None and rule.bare != "localhost":
+        near = difflib.get_close_matches(rule.bare, BY_PRESET, n=1, cutoff=0.5)
+        meant = f"did you mean {near[0]!r}? " if near else "`ringfence net presets` lists the presets. "
+        host = f"A host of your own network whose name has no dot is written with its port, such as {rule.bare}:443"
+        raise mark.fault(f"{text!r} is neither a preset nor a host", meant + host)
     return replace(rule, allow=plain_rule(rule, written))
 
 

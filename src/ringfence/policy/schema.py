@@ -620,6 +620,7 @@ TOOLS: Final = {
     "code_run": RiskLevel.HIGH,
     "run_code": RiskLevel.HIGH,
     "browser_automation": RiskLevel.HIGH,  # pages run code of their own, and see what is typed
+    "browser_external": RiskLevel.CRITICAL,  # the same outside any wall, with the rights of whoever runs it
     "fetch": RiskLevel.HIGH,  # what it reads is written by others, and where it goes can carry data out
     "http": RiskLevel.HIGH,
     "system_admin": RiskLevel.CRITICAL,  # changes the machine

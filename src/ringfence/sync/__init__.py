@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from ringfence.manager.blocking import run
     from ringfence.manager.workspaces import Workspaces
+    from ringfence.sync.browsing import BrowserRouter
+    from ringfence.sync.connecting import Server, connect
     from ringfence.sync.executing import DockerExecutor, SandboxBuilder, SandboxExecutor, SubprocessExecutor
     from ringfence.sync.managing import SandboxManager, SandboxPool
     from ringfence.sync.sandbox import BoxFiles, Process, Sandbox
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
 __all__ = [
     "BashTool",
     "BoxFiles",
+    "BrowserRouter",
     "DockerExecutor",
     "FileEditTool",
     "FileListTool",
@@ -45,10 +48,12 @@ __all__ = [
     "SandboxManager",
     "SandboxPool",
     "SearchTool",
+    "Server",
     "SnapshotStore",
     "SubprocessExecutor",
     "Workspaces",
     "WorldInterface",
+    "connect",
     "run",
 ]
 
@@ -56,6 +61,7 @@ __all__ = [
 _HOME = {
     "BashTool": "ringfence.sync.tools",
     "BoxFiles": "ringfence.sync.sandbox",
+    "BrowserRouter": "ringfence.sync.browsing",
     "DockerExecutor": "ringfence.sync.executing",
     "FileEditTool": "ringfence.sync.tools",
     "FileListTool": "ringfence.sync.tools",
@@ -69,10 +75,12 @@ _HOME = {
     "SandboxManager": "ringfence.sync.managing",
     "SandboxPool": "ringfence.sync.managing",
     "SearchTool": "ringfence.sync.tools",
+    "Server": "ringfence.sync.connecting",
     "WorldInterface": "ringfence.sync.tools",
     "SnapshotStore": "ringfence.workspace.snapshots.store",
     "SubprocessExecutor": "ringfence.sync.executing",
     "Workspaces": "ringfence.manager.workspaces",
+    "connect": "ringfence.sync.connecting",
     "run": "ringfence.manager.blocking",
 }
 

@@ -10,6 +10,7 @@ from ringfence.manager.manager import SandboxManager as AsyncManager
 from ringfence.manager.options import SandboxOptions
 from ringfence.manager.pooling import SandboxPool as AsyncPool
 from ringfence.manager.sandbox import Sandbox as AsyncSandbox
+from ringfence.sync.browsing import BrowserRouter
 from ringfence.sync.facade import Opened, blocking, giving, inside, like, unwrapped
 from ringfence.sync.sandbox import Sandbox
 from ringfence.workspace.agent import AgentWorkspace
@@ -85,6 +86,10 @@ class SandboxManager(Opened[AsyncManager]):
     save_snapshot = blocking(AsyncManager.save_snapshot)
     restore_snapshot = blocking(AsyncManager.restore_snapshot)
     fork_session = blocking(AsyncManager.fork_session)
+
+    def browser_of(self, session_id: str | None = None) -> BrowserRouter:
+        """The browser of a session; see `ringfence.SandboxManager.browser_of`."""
+        return BrowserRouter.over(self._portal.call(lambda: self._wrapped.browser_of(session_id)))
 
     def cleanup(self, session_id: str | None = None) -> None:
         """End one session; or, without a name, the manager's own and, if the pool is its own, everything."""

@@ -11,6 +11,7 @@ from ringfence.manager.files import BoxFiles as AsyncBoxFiles
 from ringfence.manager.options import SandboxOptions
 from ringfence.manager.sandbox import Sandbox as AsyncSandbox
 from ringfence.policy.terms import Terms
+from ringfence.sync.browsing import BrowserRouter
 from ringfence.sync.facade import Facade, Opened, blocking, giving, inside, like, streaming, unwrapped
 from ringfence.values.grant import Grant
 from ringfence.values.guarantee import Wall
@@ -58,6 +59,8 @@ class BoxFiles(Facade[AsyncBoxFiles]):
 
     read = blocking(AsyncBoxFiles.read)
     read_text = blocking(AsyncBoxFiles.read_text)
+    read_for_search = blocking(AsyncBoxFiles.read_for_search)
+    stream = streaming(AsyncBoxFiles.stream)
     stat = blocking(AsyncBoxFiles.stat)
     exists = blocking(AsyncBoxFiles.exists)
     list = blocking(AsyncBoxFiles.list)
@@ -126,6 +129,8 @@ class Sandbox(Opened[AsyncSandbox]):
     terms_of = inside(AsyncSandbox.terms_of)
     refused_inside = inside(AsyncSandbox.refused_inside)
     current_usage = inside(AsyncSandbox.current_usage)
+    network_authority = blocking(AsyncSandbox.network_authority)
+    network_refusals = blocking(AsyncSandbox.network_refusals)
 
     @property
     def name(self) -> str:
@@ -200,6 +205,11 @@ class Sandbox(Opened[AsyncSandbox]):
     read_file = blocking(AsyncSandbox.read_file)
     write_file = blocking(AsyncSandbox.write_file)
     host_files = inside(AsyncSandbox.host_files)
+
+    @property
+    def browser(self) -> BrowserRouter:
+        """Its browser, in a box beside its own; see `ringfence.Sandbox.browser`."""
+        return BrowserRouter.over(self._wrapped.browser)
 
     @property
     def files(self) -> BoxFiles:

@@ -15,7 +15,7 @@ from typing import Any
 
 from ringfence.tools.world.answers import ToolAnswer
 from ringfence.tools.world.base import ToolSpec
-from ringfence.tools.world.interface import EVERY
+from ringfence.tools.world.interface import tools_here
 
 Form = dict[str, Any]
 
@@ -89,4 +89,4 @@ def _function(one: ToolSpec) -> Form:
 
 
 def _chosen(tools: Iterable[ToolSpec] | None) -> Iterable[ToolSpec]:
-    return tuple(tool.spec for tool in EVERY) if tools is None else tools
+    return tuple(tool.spec for tool in tools_here()) if tools is None else tools

@@ -62,7 +62,7 @@ class SearchTool(FileTool):
             lines: list[str] = []
             for name in _named(await files.names(path), names):
                 try:
-                    data = await files.read(name)
+                    data = await files.read_for_search(name)
                 except PathAccessDenied:
                     continue  # hidden names are not searched, and that they are there is not said
                 if len(data) > _SEARCHED_MAX or b"\0" in data[:8192]:

@@ -84,6 +84,7 @@ class FileFlag(IntFlag):
     RECURSIVE = 16
     WITH_MODE = 32
     MISSING_OK = 64
+    PART = 128
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,6 +99,8 @@ class FileOperation:
     mode: int = 0
     limit: int = 0
     """Of `read`, in bytes; of `list`, in names."""
+    offset: int = 0
+    """Of `read` with `PART`: where it begins, in bytes."""
 
     @property
     def changes(self) -> bool:

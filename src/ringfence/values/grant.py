@@ -52,6 +52,9 @@ class Grant:
     """Further directories that may be read and written."""
     readable: tuple[Path, ...] = ()
     """Further files and directories that may be read."""
+    placed: tuple[tuple[str, Path], ...] = ()
+    """(name inside, file or directory of the host): what an engine itself shows, read-only and under a name of its own,
+    where its wall builds a view; elsewhere it keeps its own name."""
     denied: tuple[str, ...] = ()
     """Absolute paths, or globs such as `**/.env`, hidden even inside what is granted."""
     protected: tuple[str, ...] = ()

@@ -25,6 +25,9 @@ class Guarantee(StrEnum):
     HOST_PROCESSES_HIDDEN = "host processes hidden"
     KERNEL_SURFACE_REDUCED = "kernel surface reduced"
     OWN_KERNEL = "own kernel"
+    NO_NATIVE_CODE = "no native code"
+    """What runs is code of a machine of its own (WebAssembly): it makes no system calls and runs no program of the
+    host."""
     NEVER_ROOT = "never root"
     """The kernel never sees uid 0, whoever started us."""
     TREE_DIES = "process tree dies"

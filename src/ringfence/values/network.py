@@ -151,6 +151,9 @@ class SecretGrant:
     """What stands for it inside; made when the box is opened, same prefix and length as the value."""
     signer: str = ""
     """Empty, or `aws-sigv4`, `oauth-refresh`, `oauth-client`, `github-app`, `google-service-account`."""
+    quoted_to: tuple[str, ...] = ()
+    """Hosts to which the placeholder may go in a body, as it is: those of a model, which is told what commands print.
+    Else one command that prints its environment would end every conversation after it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -176,6 +176,8 @@ class Result:
     violations: tuple[Violation, ...] = ()
     wall: Wall | None = None
     audit: SandboxAudit | None = None
+    inner_audits: tuple[SandboxAudit, ...] = ()
+    """What was wrapped in it, from the outside in, where a runner stands behind the wall."""
     run_id: str = ""
     results: tuple[DisplayData, ...] = ()
     """What code showed: the value of its last expression, figures, tables."""
@@ -203,6 +205,11 @@ class Result:
     @property
     def stderr(self) -> str:
         return self.stderr_bytes.decode("utf-8", "replace")
+
+    @property
+    def sandbox_audits(self) -> tuple[SandboxAudit, ...]:
+        """Every wrapper that it ran in, from the outside in; none if nothing ran."""
+        return () if self.audit is None else (self.audit, *self.inner_audits)
 
     @property
     def annotated_stderr(self) -> str:

@@ -62,6 +62,7 @@ def plain(result: "Result") -> dict[str, Any]:
         "audit": None
         if result.audit is None
         else {"wrapper": result.audit.wrapper, "command": list(result.audit.command)},
+        "sandbox_audits": [{"wrapper": each.wrapper, "command": list(each.command)} for each in result.sandbox_audits],
         "observed": None if seen is None else _observed(seen),
         "files": [
             {"path": file.path, "size_bytes": file.size_bytes, **_optional("data", file.data)} for file in result.files
@@ -102,6 +103,9 @@ def _parts(given: Mapping[str, Any], kinds: Mapping[str, type]) -> dict[str, Any
             wall["name"], frozenset(map(Guarantee, wall["guarantees"])), tuple(wall["limits_by"]), tuple(wall["notes"])
         ),
         "audit": None if audit is None else kinds["audit"](audit["wrapper"], tuple(audit["command"])),
+        "inner_audits": tuple(
+            kinds["audit"](each["wrapper"], tuple(each["command"])) for each in given.get("sandbox_audits", ())[1:]
+        ),
         "run_id": str(given["run_id"]),
         "results": tuple(_shown(shown) for shown in given["results"]),
         "exception": None if given["exception"] is None else CodeError(**given["exception"]),

@@ -1,6 +1,6 @@
 """What somebody wants to run."""
 
-from collections.abc import AsyncIterable, Callable
+from collections.abc import AsyncIterable, Awaitable, Callable
 from enum import Enum, StrEnum
 from pathlib import Path
 from typing import Final
@@ -18,8 +18,9 @@ class Stream(StrEnum):
     STDERR = "stderr"
 
 
-OnOutput = Callable[[Stream, bytes], None]
-"""Called with every piece of output as it comes, in order per stream."""
+OnOutput = Callable[[Stream, bytes], Awaitable[None] | None]
+"""Called with every piece of output as it comes, in order per stream. If it returns a future of asyncio, no more of
+that stream is read until that is done: whoever writes has to wait, and its time runs on."""
 
 
 class Overflow(Enum):

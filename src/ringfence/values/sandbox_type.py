@@ -12,9 +12,10 @@ class SandboxType(StrEnum):
     for."""
     NATIVE = "native"
     DOCKER = "docker"
+    WASI = "wasi"
     AIO = "aio"
 
     @classmethod
     def of(cls, wall: str) -> Self:
         """The kind that a wall of this name belongs to."""
-        return cls.DOCKER if wall.startswith(cls.DOCKER) else cls.NATIVE
+        return next((kind for kind in (cls.DOCKER, cls.WASI) if wall.startswith(kind)), cls.NATIVE)

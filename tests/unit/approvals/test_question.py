@@ -43,6 +43,7 @@ CHANGED_GRANT: dict[str, Any] = {
     "workspace": Path("/v"),
     "writable": (Path("/x"),),
     "readable": (Path("/x"),),
+    "placed": (("/__runner__", Path("/x")),),
     "denied": ("**/.env",),
     "protected": (".git/hooks",),
     "kept": ("/w/policy.yaml",),

@@ -167,6 +167,7 @@ def test_every_variable_that_is_documented_is_shown() -> None:
     assert missing <= {
         "RINGFENCE_PROCESS_SANDBOX_REQUIRED",
         "RINGFENCE_BWRAP_NETWORK",
+        "RINGFENCE_SHELL_OPTIONS",  # options of single commands, of `ringfence-shell` alone
         "RINGFENCE_KEEPER",  # the native front's, which reads it before there is a configuration
         "RINGFENCE_NETWORK",
         "RINGFENCE_POLICY",

@@ -65,7 +65,12 @@ def test_another_platform_is_a_clear_error(monkeypatch: pytest.MonkeyPatch, plat
 
 @pytest.mark.req("A9", "D4")
 def test_the_quickest_that_gives_everything_comes_first_and_the_weakest_last() -> None:
-    assert [confiner.name for confiner in confiners()] == ["bwrap", "unshare", "gvisor", "landlock"]
+    assert [confiner.name for confiner in confiners()] == ["unshare", "bwrap", "gvisor", "landlock"]
+
+
+@pytest.mark.req("A9", "D4")
+def test_who_names_a_bubblewrap_has_it_first() -> None:
+    assert [confiner.name for confiner in confiners(bwrap_path="bwrap")][:2] == ["bwrap", "unshare"]
 
 
 @pytest.fixture

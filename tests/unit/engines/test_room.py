@@ -175,3 +175,26 @@ def test_a_loop_that_was_closed_does_not_keep_the_others_from_being_served() -> 
     assert room.held == 0
     lost._log_destroy_pending = False  # type: ignore[attr-defined]  # nobody can end it: its loop is closed
     lost.get_coro().close()  # type: ignore[union-attr]
+
+
+def test_where_nothing_runs_that_would_make_room_waiting_ends_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who holds everything and asks for more waits for himself; while a call runs, its end may be the answer."""
+    monkeypatch.setattr("ringfence.engines.room.QUIET_SECONDS", 0.05)
+
+    async def main() -> None:
+        room = a_room()
+        held = room.take_now(80)
+        began = time.monotonic()
+        with pytest.raises(Busy, match=r"no room for another sandbox within 0\.05 s in which nothing ran"):
+            await room.take(30, "another sandbox", seconds=20)
+        assert time.monotonic() - began < 10
+        room.call_begins()
+        waiting = asyncio.create_task(room.take(30, "another sandbox", seconds=20))
+        await asyncio.sleep(0.3)
+        assert not waiting.done()
+        assert held is not None
+        held.give_back()
+        (await waiting).give_back()
+        room.call_ends()
+
+    run(main())

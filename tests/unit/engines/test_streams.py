@@ -224,3 +224,30 @@ def test_a_cancelled_feeder_closes_its_end() -> None:
         os.close(theirs)
 
     in_a_loop(work)
+
+
+def test_whoever_listens_may_have_the_writer_wait() -> None:
+    async def scenario() -> tuple[int, int]:
+        ours, theirs = os.pipe()
+        heard: list[bytes] = []
+        room: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def listen(stream: Stream, piece: bytes) -> asyncio.Future[None]:
+            heard.append(piece)
+            return room
+
+        capture = Capture(1 << 20, Overflow.STOP)
+        reader = Reader(ours, Stream.STDOUT, capture, listen, lambda: None, lambda fault: None)
+        reader.listen()
+        os.write(theirs, b"a")
+        await asyncio.sleep(0.02)
+        os.write(theirs, b"b")
+        await asyncio.sleep(0.02)
+        while_held = len(heard)
+        room.set_result(None)
+        await asyncio.sleep(0.02)
+        os.close(theirs)
+        reader.close()
+        return while_held, len(heard)
+
+    assert asyncio.run(scenario()) == (1, 2)

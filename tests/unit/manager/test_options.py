@@ -39,7 +39,7 @@ def test_sequences_and_mappings_are_kept_as_tuples_and_words_as_what_they_name()
         ({"trace": "loud"}, "changes"),
         ({"security_mode": "soft"}, "permissive"),
         ({"network": "on"}, "off"),
-        ({"engine": "wasi"}, "native"),
+        ({"engine": "wasm"}, "native"),
         ({"limits": 3}, "Limits"),
         ({"shadow_bytes": 7}, "shadow"),
     ],

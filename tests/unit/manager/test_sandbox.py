@@ -290,7 +290,7 @@ def test_no_adapter_means_containers_or_nothing(desk: Desk) -> None:
 
 
 @pytest.mark.req("D8")
-@pytest.mark.parametrize("engine", ["wasi", "aio"])
+@pytest.mark.parametrize("engine", ["subprocess", "aio"])
 def test_an_engine_that_is_not_there_is_an_error_and_not_another_engine(desk: Desk, engine: str) -> None:
     with pytest.raises(InvalidConfig, match="not there yet"):
         assemble(SandboxOptions(workspace=desk.work), environ=environ(desk, RINGFENCE_TOOL_ENGINE=engine))

@@ -1,17 +1,22 @@
 """The tools as models see them."""
 
+import itertools
+
 import pytest
 from jsonschema import Draft202012Validator
 
-from ringfence.mcp.catalog import EVERY, REVIEW, hints_of, tools_for
+from ringfence.mcp.catalog import EVERY, hints_of, tools_for
 from ringfence.mcp.hints import Powers
 from ringfence.mcp.tools import TOOLS
 
 
 def test_there_are_eight_at_most_and_each_does_something() -> None:
-    assert len(EVERY) == 8
     assert {tool.name for tool in EVERY} == set(TOOLS)
-    assert REVIEW not in tools_for(with_shadow=False)
+    for shadow, browser in itertools.product((False, True), repeat=2):
+        names = [tool.name for tool in tools_for(with_shadow=shadow, with_browser=browser)]
+        assert len(names) <= 8
+        assert ("review" in names, "browser" in names) == (shadow, browser)
+        assert ("fetch" in names) is not (shadow and browser)
 
 
 @pytest.mark.parametrize("tool", EVERY, ids=lambda tool: tool.name)

@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from ringfence.agents.settings_files import Change, Scope
+from ringfence.agents.settings_files import write_change as write
 from ringfence.errors import AlreadyExists, InvalidArgument, InvalidConfig, PermissionDenied
-from ringfence.mcp.clients import CLIENTS, Client, Command, Scope
-from ringfence.mcp.installing import Change, plan, write
+from ringfence.mcp.clients import CLIENTS, Client, Command
+from ringfence.mcp.installing import plan
 
 COMMAND = Command("/opt/ring fence/ringfence", ("mcp", "--allow", 'a"b\\c'))
 EVERY = [(client, scope) for client in CLIENTS.values() for scope in client.scopes]

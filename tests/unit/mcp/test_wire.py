@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from mcp.shared.message import SessionMessage
 
-from ringfence.mcp.wire import Lines, read_message
+from ringfence.mcp.lines import Lines
+from ringfence.mcp.wire import read_message
 
 
 @given(st.lists(st.binary(max_size=12).map(lambda line: line.replace(b"\n", b""))), st.integers(1, 9))

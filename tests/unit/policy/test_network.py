@@ -449,3 +449,17 @@ def test_asking_about_changes_means_a_push() -> None:
 
     assert verdict("GIT-UPLOAD-PACK") is Verdict.ALLOW
     assert verdict("GIT-RECEIVE-PACK") is Verdict.ASK
+
+
+@pytest.mark.parametrize(
+    ("word", "near"), [("pyp", "pip"), ("nosuchpreset", "net presets"), ("githubread", "github-read")]
+)
+def test_a_word_that_is_neither_a_preset_nor_a_host_is_an_error_with_the_nearest(word: str, near: str) -> None:
+    with pytest.raises(InvalidConfig, match="neither a preset nor a host") as refused:
+        text_rules(word, Mark("", 0), "--allow", Clients())
+    assert near in refused.value.hint and f"{word}:443" in refused.value.hint
+
+
+@pytest.mark.parametrize("word", ["gitlab:443", "localhost", "pip", "api.example.com"])
+def test_a_host_without_a_dot_is_one_with_its_port(word: str) -> None:
+    assert text_rules(word, Mark("", 0), "--allow", Clients())

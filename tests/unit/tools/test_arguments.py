@@ -9,6 +9,7 @@ from jsonschema import Draft202012Validator
 
 from ringfence import InvalidArgument
 from ringfence.tools.world.arguments import check_schema, wrong_with
+from ringfence.tools.world.browser import BROWSER, BROWSER_TOOLS
 from ringfence.tools.world.interface import EVERY
 
 SCHEMA: dict[str, Any] = {
@@ -76,7 +77,7 @@ def test_a_schema_that_would_not_be_checked_is_refused() -> None:
         check_schema({"type": "object", "properties": {"a": {"type": ["string", "null"]}}})
 
 
-@pytest.mark.parametrize("tool", EVERY, ids=lambda tool: tool.name)
+@pytest.mark.parametrize("tool", (*EVERY, *BROWSER_TOOLS, BROWSER), ids=lambda tool: tool.name)
 def test_schemas_of_the_tools_are_schemas_and_checked(tool: Any) -> None:
     Draft202012Validator.check_schema(tool.spec.input_schema)
     Draft202012Validator.check_schema(tool.spec.output_schema)

@@ -1,21 +1,25 @@
 """`ringfence check`: what would be decided about a command, by which rules, and what would change it."""
 
 import json
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from ringfence.cli.completing import complete_languages, complete_roles, complete_tools
+from ringfence.cli.elsewhere import is_on_server
 from ringfence.cli.network_options import AllowOption
 from ringfence.cli.options import typed_options
 from ringfence.cli.say import say_coloured, visible
 from ringfence.cli.typed_network import typed_network
+from ringfence.deferred import deferred
 from ringfence.errors import InvalidArgument
 from ringfence.languages.registry import find as find_language
 from ringfence.manager.blocking import wait_for
+from ringfence.manager.options import SandboxOptions
 from ringfence.manager.policing import CODE_TOOL, SHELL_TOOL
 from ringfence.manager.policy_pages import network_notes, reach_note
 from ringfence.manager.sandbox import Sandbox
@@ -25,6 +29,11 @@ from ringfence.values.remedy import Door
 from ringfence.values.request import Request
 from ringfence.values.risk import RouteDecision
 from ringfence.values.verdict import Decision, Reason, Verdict
+
+if TYPE_CHECKING:
+    from ringfence.cli.on_server import decided_there
+else:
+    decided_there = deferred("ringfence.cli.on_server", "decided_there")
 
 CODES = {Verdict.ALLOW: 0, Verdict.ASK: 10, Verdict.DENY: 11}
 """Exit codes; above those that shells and typer use for their own faults."""
@@ -102,18 +111,25 @@ def check(
         tool=tool or (SHELL_TOOL if name is None else CODE_TOOL),
         network=typed_network(allow=allow),
     )
-    sandbox = Sandbox.for_one_call(options)
-    try:
-        decision = sandbox.decide(request)
-        inside = sandbox.refused_inside(request) if decision.verdict is not Verdict.DENY else ()
-        notes = (*_notes(sandbox.terms), reach_note(sandbox.grant.network))
-    finally:
-        wait_for(sandbox.close())
+    if is_on_server(os.environ):
+        decision, inside, notes = decided_there(options, request)
+    else:
+        decision, inside, notes = _decided(options, request)
     if as_json:
         print(json.dumps(as_object(decision, inside, notes)))
     else:
         say_coloured(shown(decision, inside, notes))
     raise typer.Exit(CODES[decision.verdict])
+
+
+def _decided(options: SandboxOptions, request: Request) -> tuple[Decision, tuple[Reason, ...], tuple[str, ...]]:
+    sandbox = Sandbox.for_one_call(options)
+    try:
+        decision = sandbox.decide(request)
+        inside = sandbox.refused_inside(request) if decision.verdict is not Verdict.DENY else ()
+        return decision, inside, (*_notes(sandbox.terms), reach_note(sandbox.grant.network))
+    finally:
+        wait_for(sandbox.close())
 
 
 def _request(words: list[str], language: str | None, stdin: bytes | None) -> Request:

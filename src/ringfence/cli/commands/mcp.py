@@ -2,13 +2,15 @@
 
 import asyncio
 import os
-import shutil
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from ringfence.agents.settings_files import Scope
+from ringfence.cli.changing_settings import own_program, show_or_write
 from ringfence.cli.completing import complete_roles, complete_shadows
 from ringfence.cli.exits import Finished
 from ringfence.cli.group import HELP_NAMES
@@ -26,9 +28,8 @@ from ringfence.cli.typed_network import typed_network
 from ringfence.errors import InvalidArgument, NotInstalled
 from ringfence.manager.assemble import has_policy
 from ringfence.manager.granting import current_directory
-from ringfence.mcp.clients import CLIENTS, Command, Scope
+from ringfence.mcp.clients import CLIENTS, Command
 from ringfence.mcp.installing import plan
-from ringfence.mcp.installing import write as write_change
 from ringfence.values.outcome import SIGNAL_BASE
 from ringfence.values.sizes import parse_size
 
@@ -136,12 +137,12 @@ def serve(
         mediate_opens=mediate_opens,
         network=typed_network(allow=allow, secret=secret, publish=publish, reach=reach, ask=ask_network),
     )
-    try:  # seconds, and only here
-        from ringfence.mcp.boxes import Settings
-        from ringfence.mcp.serving import serve as serve_stdio
-        from ringfence.mcp.wire import claim_standard_streams
-    except ImportError as fault:
-        raise NotInstalled("the MCP server needs packages", hint="pip install 'ringfence[mcp]'") from fault
+    if any(find_spec(name) is None for name in ("mcp", "jsonschema")):
+        raise NotInstalled("the MCP server needs packages", hint="pip install 'ringfence[mcp]'")
+    from ringfence.mcp.boxes import Settings, find_powers
+    from ringfence.mcp.early import Early
+    from ringfence.mcp.lines import claim_standard_streams
+
     settings = Settings(
         options=options,
         asks=ask_network or has_policy(options, os.environ),
@@ -152,7 +153,18 @@ def serve(
     )
     if sys.stdin.isatty():
         print_note("this speaks MCP on stdin and stdout; a client starts it: `ringfence mcp install CLIENT`")
-    ended_by = asyncio.run(serve_stdio(settings, *claim_standard_streams(), print_line))
+    source, target = claim_standard_streams()
+    backlog = Early(
+        source,
+        target,
+        lambda: find_powers(settings, lambda fault: print_line(f"error [{fault.code}]: {fault}")),
+        with_shadow=settings.has_shadow,
+    ).answer()
+    if backlog.is_over:
+        raise Finished(0)
+    from ringfence.mcp.serving import serve as serve_stdio  # seconds, and by now loaded
+
+    ended_by = asyncio.run(serve_stdio(settings, source, target, print_line, backlog))
     raise Finished(SIGNAL_BASE + ended_by if ended_by else 0)
 
 
@@ -186,24 +198,13 @@ def install(
     chosen = scope or found.scopes[0]
     here = current_directory()
     change = plan(found, chosen, name, _server_command(options or [], chosen, here), here, Path.home())
-    if not change.is_needed:
-        print_note(f"{change.path} says so already")
-        return
-    print(change.diff, end="")
-    if not write:
-        print_note(f"nothing was written; --write changes {change.path}")
-    else:
-        kept = write_change(change)
-        print_note(f"written: {change.path}" + (f"; before: {kept}" if kept is not None else ""))
-    if found.note:
-        print_note(found.note)
+    show_or_write(change, write=write, note=found.note)
 
 
 def _server_command(options: list[str], scope: Scope, here: Path) -> Command:
     """Ourselves, by a path that does not depend on the client's PATH; with the workspace, where the client may be
     anywhere when it starts us."""
-    own = shutil.which(sys.argv[0]) if os.path.basename(sys.argv[0]) == "ringfence" else None
-    program = [os.path.abspath(own)] if own is not None else [sys.executable, "-m", "ringfence.cli.app"]
+    program = own_program()
     named = any(word in ("-w", "--workspace", "--roots") or word.startswith("--workspace=") for word in options)
     place = ["--workspace", os.fspath(here)] if scope is Scope.USER and not named else []
     return Command(program[0], (*program[1:], "mcp", *place, *options))

@@ -144,7 +144,7 @@ def log(
 def _cells(record: dict[str, Any]) -> tuple[str, ...]:
     target = f"{record.get('host', '')}:{record.get('port', '')}"
     request = f"{record.get('method', record.get('door', ''))} {target}{record.get('path', '')}"
-    verdict = str(record.get("verdict", ""))
+    verdict = str(record.get("final_verdict") or record.get("verdict", ""))
     if record.get("canary"):
         verdict += f" (canary {record['canary']})"
     return (

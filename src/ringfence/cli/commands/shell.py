@@ -1,14 +1,16 @@
 """`ringfence shell`: a person's own shell, or another program on a terminal, inside the wall."""
 
 import asyncio
+import os
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ringfence.cli.attaching import attach, require_terminal
 from ringfence.cli.completing import complete_roles, complete_shadows
+from ringfence.cli.elsewhere import URL_VARIABLE, is_on_server
 from ringfence.cli.exits import Finished
 from ringfence.cli.network_options import (
     AllowOption,
@@ -21,8 +23,15 @@ from ringfence.cli.output import is_coloured
 from ringfence.cli.say import print_note
 from ringfence.cli.shadows import handle, work_on
 from ringfence.cli.typed_network import say_published, typed_network
+from ringfence.deferred import deferred
+from ringfence.errors import InvalidArgument
 from ringfence.manager.options import SandboxOptions
 from ringfence.manager.sandbox import Sandbox
+
+if TYPE_CHECKING:
+    from ringfence.cli.on_server import shell_there
+else:
+    shell_there = deferred("ringfence.cli.on_server", "shell_there")
 
 _EITHER_SHELL = (
     "if command -v bash >/dev/null; then exec bash --norc -i; fi; PS1='(ringfence) $ '; export PS1; exec sh -i"
@@ -100,6 +109,11 @@ def shell(
         role=role,
         network=typed_network(allow=allow, secret=secret, publish=publish, reach=reach),
     )
+    if is_on_server(os.environ):
+        if shadow or use_shadow is not None:
+            raise InvalidArgument("a shadow of a server's", hint=f"leave out --shadow, or unset {URL_VARIABLE}")
+        words = command or ("/bin/sh", "-c", _EITHER_SHELL)
+        raise Finished(shell_there(options, words, env={} if command else {"PS1": prompt(options)}, verbose=verbose))
     with work_on(options, shadow=shadow, use_shadow=use_shadow) as chosen:
         code = asyncio.run(_session(chosen, command or [], verbose=verbose))
     raise Finished(code)

@@ -110,16 +110,16 @@ def build(view: View, stand_in: StandIn | None, descriptors: Descriptors) -> Lau
 
 
 def capture(descriptors: Descriptors, stand_in: StandIn | None) -> tuple[str, ...]:
-    """What makes the network of a box that has one, and starts its keeper; nothing for any other."""
-    if descriptors.keeper < 0:
+    """What makes the network of a box that has one, and starts its socket maker; nothing for any other."""
+    if descriptors.maker < 0:
         return ()
     uid, gid = (os.getuid(), os.getgid()) if stand_in is None else (stand_in.uid, stand_in.gid)
-    return ("capture", str(descriptors.keeper), str(uid), str(gid))
+    return ("capture", str(descriptors.maker), str(uid), str(gid))
 
 
 def captured_words(descriptors: Descriptors) -> tuple[str, ...]:
     """For PID 1 of a box with a network: to end if that is the host's."""
-    return () if descriptors.keeper < 0 else ("captured", str(os.stat("/proc/self/ns/net").st_ino))
+    return () if descriptors.maker < 0 else ("captured", str(os.stat("/proc/self/ns/net").st_ino))
 
 
 def _size(view: View, path: str, made_outside: tuple[str, ...]) -> str:

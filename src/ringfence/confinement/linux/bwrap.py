@@ -51,6 +51,11 @@ class Bubblewrap:
     def probe(self) -> Probe:
         return _probe(self._wanted)
 
+    def programs(self) -> tuple[str, ...]:
+        """What it starts; empty if there is none."""
+        executable = find_bwrap(self._wanted)
+        return () if executable is None else (executable,)
+
     def wrap(self, view: View, descriptors: Descriptors, stand_in: StandIn | None) -> Launch:
         executable = find_bwrap(self._wanted)
         if executable is None:
@@ -58,7 +63,7 @@ class Bubblewrap:
         plan = build(view, stand_in, descriptors)
         program = executable if stand_in is None else _stage(executable, plan)
         # bwrap shares whatever network it is started in; which one that is, is looked at twice.
-        plan.step("seal", "network" if descriptors.keeper < 0 else "captured")
+        plan.step("seal", "network" if descriptors.maker < 0 else "captured")
         if stand_in is not None:
             plan.step("become", str(stand_in.uid), str(stand_in.gid))
         plan.step("exec", program, "--args", str(descriptors.options), "--", *descriptors.init_argv)

@@ -46,6 +46,7 @@ GUARANTEES: Final = frozenset(Guarantee) - {
     Guarantee.MEMORY_BOUNDED,
     Guarantee.PROCESSES_BOUNDED,
     Guarantee.DENIED_AT_OPEN,  # nobody outside sees single calls
+    Guarantee.NO_NATIVE_CODE,
 }
 
 VARIABLE: Final = "RINGFENCE_RUNSC_PATH"
@@ -86,19 +87,19 @@ class GVisor:
         uid, gid = (os.getuid(), os.getgid()) if stand_in is None else (stand_in.uid, stand_in.gid)
         plan = build(view, stand_in, descriptors)
         plan.step("tmpfs", _DIRECTORY, str(_DIRECTORY_BYTES), "0700", str(uid), str(gid))
-        plan.step("seal", *(("captured",) if descriptors.keeper >= 0 else ()))
+        plan.step("seal", *(("captured",) if descriptors.maker >= 0 else ()))
         if stand_in is not None:
             plan.step("become", str(uid), str(gid))
         directory = AREA + _DIRECTORY
         plan.step(
             *("exec", f"/proc/self/fd/{descriptors.helper}", "carry"),
             *(str(descriptors.control), str(descriptors.options), directory),
-            *_command(runsc, platform, directory, has_network=descriptors.keeper >= 0),
+            *_command(runsc, platform, directory, has_network=descriptors.maker >= 0),
         )
         return Launch(
             plan=plan.words(),
             options=(),
-            description=_described(view, has_network=descriptors.keeper >= 0),
+            description=_described(view, has_network=descriptors.maker >= 0),
             configure=("reaper", "filter"),
             seccomp=seccomp.assemble(profile_for(view, stand_in, debugging=False)),
             filter_by_helper=True,

@@ -101,6 +101,26 @@ def etc_view() -> tuple[tuple[tuple[str, str], ...], tuple[tuple[str, str], ...]
     return tuple(mounted), tuple(copied)
 
 
+_seen: list[tuple[object, ...]] = []
+
+
+def forget_if_changed() -> None:
+    """Look at the machine's files anew, if one of them is another or was changed; finding that out costs a tenth."""
+    system_view.cache_clear()
+    now = tuple(_version(f"/etc/{name}") for name in ETC)
+    if _seen[:1] != [now]:
+        etc_view.cache_clear()
+        _seen[:] = [now]
+
+
+def _version(path: str) -> tuple[int, int, int] | None:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino, found.st_ctime_ns
+
+
 def _small_text(path: str) -> str | None:
     try:
         if not os.path.isfile(path) or os.path.getsize(path) > _COPY_MAX:

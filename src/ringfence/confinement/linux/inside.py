@@ -63,7 +63,12 @@ def has_queues() -> bool:
 
 def offered() -> frozenset[Guarantee]:
     """What such a wall guarantees on this kernel; limits are held by others."""
-    lacking = {Guarantee.OWN_KERNEL, Guarantee.MEMORY_BOUNDED, Guarantee.PROCESSES_BOUNDED}
+    lacking = {
+        Guarantee.OWN_KERNEL,
+        Guarantee.NO_NATIVE_CODE,
+        Guarantee.MEMORY_BOUNDED,
+        Guarantee.PROCESSES_BOUNDED,
+    }
     if mediation.why_not():
         lacking.add(Guarantee.DENIED_AT_OPEN)
     return frozenset(Guarantee) - lacking

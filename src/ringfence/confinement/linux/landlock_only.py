@@ -46,7 +46,7 @@ class LandlockOnly:
                 "the landlock wall cannot be used by root, nor for a workspace in which something has to be covered",
                 hint="run as an ordinary user in a directory without git, .env and the like, or install bubblewrap",
             )
-        if descriptors.keeper >= 0:
+        if descriptors.maker >= 0:
             raise InitializationFailed(
                 "the landlock wall has no network of its own, so that nothing could be let through to some hosts only",
                 hint="use a wall that makes namespaces (bwrap, unshare), or no network; `ringfence doctor` says which "
@@ -63,7 +63,8 @@ class LandlockOnly:
 
 
 def _rules(view: View) -> tuple[str, ...]:
-    rules: dict[str, Right] = {path: READ for path in (*view.system, *view.readable)}
+    behind = dict(view.linked)
+    rules: dict[str, Right] = {behind.get(path, path): READ for path in (*view.system, *view.readable)}
     rules |= {os.path.realpath(path): READ for path, _ in view.links if os.path.isdir(path)}
     rules |= {source: READ for _, source in view.etc}
     rules |= {os.path.realpath(f"/etc/{name}"): READ for name, _ in view.texts if name in ETC}

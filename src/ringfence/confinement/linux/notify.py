@@ -11,7 +11,7 @@ import os
 import re
 from collections.abc import Iterator
 from enum import IntEnum
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import PurePosixPath
 from typing import Final
 
@@ -19,7 +19,7 @@ from ringfence.confinement.base import How, View
 from ringfence.confinement.linux.bpf import USER_NOTIF, AnyBit, CallRow, Condition, OneOf, translate
 from ringfence.confinement.linux.syscalls import MACHINES
 from ringfence.dataclass import dataclass
-from ringfence.policy.globs import compiled
+from ringfence.policy.globs import PathRules, compiled
 from ringfence.values.grant import Grant, Trace
 from ringfence.values.network import PROXY_PORT
 
@@ -131,6 +131,7 @@ _UNSURE: Final = re.compile(r"\[.*\]|[?\[\\]")
 """What C and Python may read differently in a glob, such as how long a character is: any name may be meant."""
 
 _DEVICES: Final = ("null", "zero", "full", "random", "urandom", "tty", "ptmx", "pts", "shm", "fd")
+_DEVICE_PATHS: Final = tuple(f"/dev/{name}" for name in _DEVICES)
 
 
 def shared_roots(grant: Grant) -> tuple[str, ...]:
@@ -202,34 +203,31 @@ def led_out(grant: Grant) -> tuple[int, ...]:
 
 def rules(grant: Grant, view: View, owner: tuple[int, int] | None = None) -> tuple[str, ...]:
     """Words for the guardian: docs/box-protocol.md."""
-    return (*(() if owner is None else ("as", str(owner[0]), str(owner[1]))), *_words(grant, view))
-
-
-def _words(grant: Grant, view: View) -> Iterator[str]:
+    words: list[str] = [] if owner is None else ["as", str(owner[0]), str(owner[1])]
     if grant.trace is Trace.FULL:
-        yield "full"
+        words.append("full")
     if grant.trace is Trace.OFF:
-        yield "quiet"
+        words.append("quiet")
     for port in led_out(grant):
-        yield from ("port", str(port))
+        words += ("port", str(port))
     for root in shared_roots(grant):
-        yield from ("root", root)
-    yield from _call_words(grant.trace, mediate_opens=grant.mediate_opens, named=bool(view.named))
+        words += ("root", root)
+    words += _call_words(grant.trace, mediate_opens=grant.mediate_opens, named=bool(view.named))
     private = ("/tmp", "/var/tmp", *([view.home] if view.home not in view.readable else []))
-    devices = tuple(f"/dev/{name}" for name in _DEVICES)
-    for path in (*view.writable, *private, *devices):
-        yield from ("write", path)
+    for path in (*view.writable, *private, *_DEVICE_PATHS):
+        words += ("write", path)
     links = tuple(name for name, _ in view.links)
     # Not the private directories: the host has others there, and what a command looks for in them says something.
     for path in (*view.system, *links, *view.readable, *view.writable, "/etc", "/dev", "/proc"):
-        yield from ("read", path)
+        words += ("read", path)
     for path in (*view.system, *links):
-        yield from ("system", path)
+        words += ("system", path)
     for cover in view.covers:
         if cover.how in (How.HIDE, How.FREEZE):
-            yield from ("cover", os.path.join(cover.root, cover.below))
-    yield from _naming_words(grant, view)
-    yield from _denied_words(grant)
+            words += ("cover", os.path.join(cover.root, cover.below))
+    words += _naming_words(grant, view)
+    words += _denied_words(grant.denied)
+    return tuple(words)
 
 
 @cache
@@ -263,9 +261,13 @@ def _fixed(view: View) -> set[str]:
     return mounts | {os.fspath(parent) for mount in mounts for parent in PurePosixPath(mount).parents}
 
 
-def _denied_words(grant: Grant) -> Iterator[str]:
+@lru_cache(maxsize=16)
+def _denied_words(rows: tuple[str, ...]) -> tuple[str, ...]:
     """Where a row of the blacklist may have a say: below a path, or wherever a name is met."""
-    denied = compiled(grant.denied)
+    return tuple(_denied_one_by_one(compiled(rows)))
+
+
+def _denied_one_by_one(denied: PathRules) -> Iterator[str]:
     for path in denied.literals:
         yield from ("cover", path)
     for name in sorted(denied.names):  # C takes a name with a star for a glob

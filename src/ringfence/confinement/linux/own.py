@@ -27,6 +27,28 @@ def own_code() -> tuple[str, ...]:
     return tuple(dict.fromkeys(path for path in _code() if os.path.lexists(path)))
 
 
+_seen: list[tuple[object, ...]] = []
+
+
+def forget_if_changed() -> None:
+    """Look for it anew, if something on the way there is another."""
+    starts = filter(None, (sys.executable, getattr(sys, "_base_executable", None)))
+    ways = (_PACKAGE, sys.prefix, sys.base_prefix, *starts, *filter(_is_library, sys.path))
+    now = tuple(map(_version, ways))
+    if _seen[:1] != [now]:
+        own_code.cache_clear()
+        _seen[:] = [now]
+
+
+def _version(path: str) -> tuple[object, ...]:
+    """What it leads to, and what it is itself."""
+    try:
+        target, itself = os.stat(path), os.lstat(path)
+    except OSError:
+        return ()
+    return target.st_dev, target.st_ino, itself.st_dev, itself.st_ino
+
+
 def _code() -> Iterator[str]:
     yield _PACKAGE
     prefixes = dict.fromkeys((sys.prefix, sys.exec_prefix, sys.base_prefix, sys.base_exec_prefix))

@@ -25,17 +25,18 @@ class Unshare:
 
     def wrap(self, view: View, descriptors: Descriptors, stand_in: StandIn | None) -> Launch:
         plan = build(view, stand_in, descriptors)
-        plan.step("seal", *(("captured",) if descriptors.keeper >= 0 else ()))
+        plan.step("seal", *(("captured",) if descriptors.maker >= 0 else ()))
         uid, gid = (os.getuid(), os.getgid()) if stand_in is None else (stand_in.uid, stand_in.gid)
         plan.step("enter", *map(str, (uid, gid, view.uid, view.gid)))
-        plan.step("exec", *descriptors.init_argv)
+        is_first = descriptors.maker < 0  # the socket maker of a box stands outside of the pid namespace
+        plan.step(*(descriptors.stay_words if is_first else ("exec", *descriptors.init_argv)))
         return Launch(
             plan=plan.words(),
             options=(),
             configure=(*captured_words(descriptors), *landlock_words(view), "filter"),
             seccomp=seccomp.assemble(profile_for(view, stand_in, debugging=keeps_apart())),
             filter_by_helper=True,
-            is_first=descriptors.keeper < 0,  # the keeper of a network stands outside of the pid namespace
+            is_first=is_first,
             before=capture(descriptors, stand_in),
         )
 
@@ -46,4 +47,4 @@ def _probe() -> Probe:
     if problem:
         missing = f"our helper cannot build its wall ({problem})"
         return Probe(missing=missing, hint="allow unprivileged user namespaces, and mounts in them")
-    return Probe(offered(), notes=kernel_notes(), makes_names=can_make_names())
+    return Probe(offered(), notes=kernel_notes(), stays=True, makes_names=can_make_names())

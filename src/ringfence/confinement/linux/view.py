@@ -81,8 +81,11 @@ def build_view(
         links=(*links, *_aliases(grant, (*writable, *shown, inside))),
         etc=etc,
         texts=(*copied, *synthetic_etc(uid, gid, inside, ignored, has_network=grant.network is not None)),
-        readable=tuple(dict.fromkeys(shown)),
-        linked=tuple((path, real) for path in tools.roots if (real := os.path.realpath(path)) != path),
+        readable=tuple(dict.fromkeys((*shown, *(inside for inside, _ in grant.placed)))),
+        linked=(
+            *((path, real) for path in tools.roots if (real := os.path.realpath(path)) != path),
+            *((inside, os.path.realpath(source)) for inside, source in grant.placed),
+        ),
         writable=writable,
         layered=layered,
         covers=tuple(masks.covers),

@@ -24,6 +24,8 @@ class Bound:
     placeholders: tuple[bytes, ...]
     forms: tuple[bytes, ...]
     """Of its placeholders, for canaries."""
+    quoted_to: tuple[HostRule, ...] = ()
+    """Where its placeholders may go in a body, as they are."""
 
     @classmethod
     def of(cls, grant: SecretGrant) -> Self:
@@ -33,13 +35,14 @@ class Bound:
         """
         mark = Mark(f"secret {grant.name}", 1)
         rules = tuple(HostRule.parse(host, mark) for host in grant.hosts)
-        if wide := next((rule for rule in rules if rule.matches_everything), None):
+        quoted_to = tuple(HostRule.parse(host, mark) for host in grant.quoted_to)
+        if wide := next((rule for rule in (*rules, *quoted_to) if rule.matches_everything), None):
             raise InvalidConfig(
                 f"secret {grant.name}: {wide.written!r} stands for every host", hint="name the hosts that it is for"
             )
         held = tuple(text.encode("ascii") for text in placeholders_of(grant))
         forms = tuple(form for text in held for form in (*spellings(text), *_names(text)))
-        return cls(grant, rules, held, forms)
+        return cls(grant, rules, held, forms, quoted_to)
 
     @property
     def name(self) -> str:
@@ -66,6 +69,9 @@ class Bound:
 
     def means(self, host: Host, port: int) -> bool:
         return any(rule.matches(host.text, port, surely=True) for rule in self.rules)
+
+    def may_be_quoted(self, host: Host, port: int) -> bool:
+        return any(rule.matches(host.text, port, surely=True) for rule in self.quoted_to)
 
     def spots(self, head: RequestHead) -> frozenset[Spot]:
         """Where in a head its placeholders are."""

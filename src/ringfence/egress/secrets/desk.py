@@ -7,7 +7,8 @@ For each request, in this order:
 2. all values that the request needs are asked for, before a byte of it goes out;
 3. the head is rewritten: placeholders, then headers of ours, then signatures.
 
-Bodies and messages are watched as they go by. TRACE and OPTIONS never get a secret: an answer to TRACE is the request.
+Bodies and messages are watched as they go by; to a model's host a placeholder may go there as it is (`quoted_to`).
+TRACE and OPTIONS never get a secret: an answer to TRACE is the request.
 
 What this does not protect against: an allowed host that uses a secret for something else than was meant (methods and
 paths of the rules hold that); a placeholder in a spelling that nobody looks for, such as compressed: it is worth
@@ -109,13 +110,19 @@ class Desk:
                 names.append(each.name)
         if here and header_of(head, b"accept-encoding"):
             head = with_header(head, b"accept-encoding", b"identity")  # else answers could not be scrubbed
-        swapped = self._with_streams(head, tuple(names), needed, values)
+        quoted = tuple(each.name for each in self._secrets if each.may_be_quoted(host, port))
+        swapped = self._with_streams(head, tuple(names), needed, values, quoted)
         if signing is None:
             return swapped
         return self._signed(swapped, signing, values[signing.name], host, port)
 
     def _with_streams(
-        self, head: RequestHead, names: tuple[str, ...], needed: tuple[Bound, ...], values: dict[str, bytes]
+        self,
+        head: RequestHead,
+        names: tuple[str, ...],
+        needed: tuple[Bound, ...],
+        values: dict[str, bytes],
+        quoted: tuple[str, ...],
     ) -> Prepared:
         kind = header_of(head, b"content-type")
         in_body = [each for each in needed if SecretPlace.BODY in each.grant.places and each.placeholders]
@@ -127,8 +134,8 @@ class Desk:
         return Prepared(
             head=head,
             names=names,
-            body=self._body(tuple(each.name for each in in_body), pairs),
-            frame=self._frame(tuple(each.name for each in in_frame), framed),
+            body=self._body((*quoted, *(each.name for each in in_body)), pairs),
+            frame=self._frame((*quoted, *(each.name for each in in_frame)), framed),
             scrub=self._scrubber.scrub if learned else None,
             scrub_body=self._scrubber.scrub_body if learned else None,
             signed_body=_MEASURED_BYTES if has_other_length else 0,

@@ -55,8 +55,12 @@ class Background:
         for process in self._processes.values():
             process.release()
 
-    async def start(self, request: Request, terminal: tuple[int, int] | None) -> BoxProcess:
+    async def start(self, request: Request, terminal: tuple[int, int] | None, channel: int | None = None) -> BoxProcess:
         """Start a command that goes on while others run.
+
+        Args:
+            channel: what it finds as its descriptor 9; a program with arguments alone, for a long line of the shell is
+                read from there.
 
         Raises:
             SpawnFailed: the program could not be started; the box lives on.
@@ -75,6 +79,7 @@ class Background:
                     for descriptor in outputs:
                         undo.callback(os.close, descriptor)
                     descriptors = [end, *ends]
+                    descriptors += [] if channel is None else [channel]
                 argv = spawner.argv(request, descriptors, theirs)
                 job = spawner.start(argv, request, descriptors, terminal)
                 undo.pop_all()

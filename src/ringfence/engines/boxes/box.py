@@ -43,17 +43,19 @@ from ringfence.values.request import INTERPRETED, Request
 if TYPE_CHECKING:
     from ringfence.engines.base import Agree
     from ringfence.engines.boxes.base import BoxHost
+    from ringfence.engines.boxes.lineage import lineage
     from ringfence.engines.boxes.process import BoxProcess
     from ringfence.engines.boxes.standby import BoxSetting
     from ringfence.engines.networking.attaching import BoxNetwork
-    from ringfence.engines.networking.inside import InsideKeeper
+    from ringfence.engines.networking.inside import InsideSocketMaker
     from ringfence.limits.base import ResourceController
     from ringfence.values.files import FileOperation, Performed
     from ringfence.values.grant import Grant
     from ringfence.values.guarantee import Wall
     from ringfence.values.violation import Violation
 else:
-    InsideKeeper = deferred("ringfence.engines.networking.inside", "InsideKeeper")
+    lineage = deferred("ringfence.engines.boxes.lineage", "lineage")
+    InsideSocketMaker = deferred("ringfence.engines.networking.inside", "InsideSocketMaker")
 
 
 class HelperBox:
@@ -129,6 +131,10 @@ class HelperBox:
         """Whether it stands, asked of the kernel now."""
         return not self._inside.is_closed and self._inside.control.still_there()
 
+    def lineage(self) -> tuple[int, ...]:
+        """The processes from its PID 1 up to us; empty if one of them was stopped or killed."""
+        return lineage(self._inside.control.first_pid)
+
     def when_lost(self, tell: Callable[[], None]) -> None:
         self._inside.control.when_lost(tell)
 
@@ -158,14 +164,22 @@ class HelperBox:
             setting = replace(setting, env=tuple(f"{name}={value}" for name, value in env.items()))
         self._inside.settle(setting)
 
+    def call_wall(self, wall: Wall) -> None:
+        """Say of it, and of what runs in it, that this is the wall: an engine may add to what the one around gives."""
+        self._inside.results.call_wall(wall)
+
     def join_network(self, network: BoxNetwork) -> None:
         """From now on the box has a network, with what that brings along; closed with the box."""
         self._inside.results.network = self._network = network
         self.settle(self._inside.setting)
 
-    def keeper_inside(self) -> InsideKeeper:
-        """Makes sockets of the box's network by its own PID 1, where nobody else is in it."""
-        return InsideKeeper(self._inside.control)
+    def socket_maker_inside(self, *, is_carried: bool) -> InsideSocketMaker:
+        """Makes sockets of the box's network by its own PID 1, where nobody else is in it.
+
+        Args:
+            is_carried: whether a kernel of its own is between us and the box.
+        """
+        return InsideSocketMaker(self._inside.control, is_carried=is_carried)
 
     @property
     def network_name(self) -> str:
@@ -265,15 +279,18 @@ class HelperBox:
                 raise not_started(fault, request.argv[0] if request.argv else self._inside.setting.shell) from fault
             raise
 
-    async def start(self, request: Request, *, terminal: tuple[int, int] | None = None) -> BoxProcess:
-        """Start a command that goes on while others run. With `terminal`, on one of that many rows and columns.
+    async def start(
+        self, request: Request, *, terminal: tuple[int, int] | None = None, channel: int | None = None
+    ) -> BoxProcess:
+        """Start a command that goes on while others run. With `terminal`, on one of that many rows and columns; with
+        `channel`, a copy of that descriptor is its descriptor 9.
 
         Raises:
             SpawnFailed: the program could not be started; the box lives on.
             Internal: the box is gone.
         """
         self._inside.check_alive()
-        return await self._background.start(request, terminal)
+        return await self._background.start(request, terminal, channel)
 
     async def perform(
         self, operation: FileOperation, agree: Agree, data: AsyncIterator[bytes] | None = None

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from ringfence.dataclass import replace
 from ringfence.engines.boxes.last_command import as_last, as_program
 from ringfence.engines.boxes.protocol import MessageKind, Reply
-from ringfence.engines.boxes.standby import COMMAND_MAX, WaitingShell, start_shell
+from ringfence.engines.boxes.standby import WaitingShell, start_shell
 from ringfence.engines.boxes.standing import could_use
 from ringfence.engines.boxes.work import Work
 from ringfence.engines.streams import feed
@@ -52,7 +52,7 @@ class Commands:
         """Start a shell ahead of time, if none waits."""
         self._preparing = None
         inside = self._inside
-        if inside.alive and (self._shell is None or not self._shell.alive) and inside.setting.shell.endswith("bash"):
+        if inside.alive and (self._shell is None or not self._shell.alive) and inside.setting.waiting:
             if self._shell is not None:
                 self._shell.close()
                 self._shell = None
@@ -110,7 +110,7 @@ class Commands:
         if request.cwd is not None and os.fspath(request.cwd) != setting.cwd:
             return None
         text = os.fsencode(as_last(command, setting.programs))
-        if len(text) > COMMAND_MAX:
+        if len(text) > setting.waiting_max:
             return None
         self._shell = None
         if not shell.alive or not shell.tell(text):

@@ -278,7 +278,7 @@ def _encoded(operation: FileOperation) -> bytes:
     paths = [os.fsencode(path) for path in (operation.path, operation.second)]
     if any(len(path) >= _PATH_MAX for path in paths):
         raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG), operation.path)
-    numbers = (int(operation.flags), operation.mode, operation.limit)
+    numbers = (int(operation.flags), operation.offset or operation.mode, operation.limit)
     return b"\0".join((operation.name.encode(), *(b"%d" % number for number in numbers), *paths, b""))
 
 

@@ -5,7 +5,8 @@ from typing import Final
 
 from ringfence.errors import InitializationFailed
 
-_NATIVE: Final = os.path.realpath(os.path.join(os.path.dirname(__file__), "..", "..", "_native", "ringfence-box"))
+_DIRECTORY: Final = os.path.realpath(os.path.join(os.path.dirname(__file__), "..", "..", "_native"))
+_NATIVE: Final = os.path.join(_DIRECTORY, "ringfence-box")
 
 
 def path() -> str:
@@ -20,3 +21,8 @@ def path() -> str:
             hint="install Ringfence again: pip install --force-reinstall ringfence; in a checkout, make setup",
         )
     return _NATIVE
+
+
+def zygote_path() -> str:
+    """Where the same is as a library for an interpreter (native/zygote.c); it need not be there."""
+    return os.path.join(_DIRECTORY, "ringfence-zygote.so")

@@ -56,6 +56,11 @@ def _is_program(word: str, path: str) -> bool:
     return found is not None and _begins_with(found)[:2] in (b"\x7fE", b"#!")
 
 
+def forget_programs() -> None:
+    """Look at what lies on PATH anew."""
+    _is_program.cache_clear()
+
+
 def _begins_with(path: str) -> bytes:
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)

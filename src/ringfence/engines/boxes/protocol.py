@@ -45,6 +45,7 @@ class MessageKind(IntEnum):
     LISTEN = 64
     DATAGRAM = 65
     UNCONNECTED = 66
+    DIAL = 67
     MADE = 80
 
 
@@ -56,6 +57,7 @@ class Manner(IntFlag):
     LONG_LIVED = 2
     SERVES_FILES = 4
     KEEPS = 8
+    RESUMES = 16
 
 
 class Step(IntEnum):

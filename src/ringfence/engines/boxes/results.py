@@ -50,6 +50,10 @@ class Results:
         self.supervision: Supervision | None = None
         self.network: BoxNetwork | None = None
 
+    def call_wall(self, wall: Wall) -> None:
+        self.wall = wall
+        self._type = SandboxType.of(wall.name)
+
     def note(self, text: str) -> None:
         """Add to the wall's notes, once."""
         if text not in self.wall.notes:

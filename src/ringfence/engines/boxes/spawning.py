@@ -82,15 +82,16 @@ class Spawner:
             return list(request.argv)
         command = request.command or ""
         encoded = os.fsencode(command)
+        starters, shell = self._setting.starters, self._setting.shell
         if len(encoded) < _LONG_COMMAND:
-            return [self._setting.shell, "-c", "--", command]
+            return [*((shell, "-c", "--") if starters is None else starters.line), command]
         script = os.memfd_create("command", os.MFD_CLOEXEC)
         undo.callback(os.close, script)
         with open(script, "wb", closefd=False) as file:
             file.write(encoded)
         os.lseek(script, 0, os.SEEK_SET)
         descriptors.append(script)
-        return [self._setting.shell, "-c", _SCRIPT]
+        return [*((shell, "-c", _SCRIPT) if starters is None else starters.script)]
 
 
 def not_started(fault: OSError, program: str) -> SpawnFailed | Internal:

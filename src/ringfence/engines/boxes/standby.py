@@ -57,6 +57,22 @@ Pipe = Callable[[], tuple[int, int]]
 
 
 @dataclass(frozen=True, slots=True)
+class Starters:
+    """How lines and code are run in a box that has neither a shell nor an interpreter of its own for them."""
+
+    line: tuple[str, ...]
+    """Before a line."""
+    script: tuple[str, ...]
+    """Reads the line from descriptor 9."""
+    waiting: tuple[str, ...]
+    """Waits for one line at descriptor 9, which a zero ends."""
+    waiting_max: int
+    """Bytes of a line that it takes."""
+    interpreter: tuple[str, ...]
+    """Keeps its state, and takes code over the socket at descriptor 9."""
+
+
+@dataclass(frozen=True, slots=True)
 class BoxSetting:
     """What everything that waits in a box starts with."""
 
@@ -66,6 +82,22 @@ class BoxSetting:
     shell: str
     python: str | None
     preload: tuple[str, ...]
+    starters: Starters | None = None
+    """None: the shell, and the interpreter."""
+    resumes: bool = False
+    """Whether PID 1 has an interpreter that stands ready, and need not start one."""
+
+    @property
+    def waiting(self) -> tuple[str, ...]:
+        """What waits for one line; empty if nothing here can."""
+        if self.starters is not None:
+            return self.starters.waiting
+        return (self.shell, "-c", _WAIT) if self.shell.endswith("bash") else ()
+
+    @property
+    def waiting_max(self) -> int:
+        """Bytes of a line that it takes."""
+        return COMMAND_MAX if self.starters is None else self.starters.waiting_max
 
 
 @dataclass(slots=True, eq=False)
@@ -122,7 +154,7 @@ def start_shell(control: Control, setting: BoxSetting, pipe: Pipe) -> WaitingShe
         script_end, script = os.pipe()
         undo.callback(os.close, script_end)
         undo.callback(os.close, script)
-        words = command_words(setting.cwd, (setting.shell, "-c", _WAIT), setting.env)
+        words = command_words(setting.cwd, setting.waiting, setting.env)
         job = control.start(words, [*ours.given, script_end])
         undo.pop_all()
         return WaitingShell(job, script, script_end, ours.kept)
@@ -140,16 +172,20 @@ def start_context(control: Control, setting: BoxSetting, pipe: Pipe, language: s
         undo.callback(channel.close)
         descriptors = [*ours.given, far.fileno()]
         argv: tuple[str, ...] = (setting.shell, "-s")
-        cwd = setting.cwd
-        if language == "python":
+        cwd, manner = setting.cwd, Manner.LONG_LIVED
+        if language == "python" and setting.starters is not None:
+            argv = setting.starters.interpreter
+        elif language == "python" and setting.resumes:
+            argv, manner = setting.preload, manner | Manner.RESUMES
+        elif language == "python":
             # Not started in the workspace: from Python 3.13 on, `-c` itself imports modules that could lie there.
             argv = (setting.python or "python3", "-c", _BOOTSTRAP, setting.cwd, *setting.preload)
             cwd = "/"
-            descriptors.append(_driver(theirs))
+            descriptors.append(driver_file(theirs))
         else:
             descriptors[0] = far.fileno()
             channel.send(_GREETING)
-        job = control.start(command_words(cwd, argv, setting.env), descriptors, Manner.LONG_LIVED)
+        job = control.start(command_words(cwd, argv, setting.env), descriptors, manner)
         undo.pop_all()
         return Context(name, language, job, channel, ours.kept, partial(control.kill, job))
 
@@ -183,7 +219,7 @@ def _ends(pipe: Pipe) -> Iterator[tuple[ExitStack, _Ours, ExitStack]]:
         yield theirs, _Ours((given[0], given[1], given[2]), (kept[0], kept[1])), undo
 
 
-def _driver(undo: ExitStack) -> int:
+def driver_file(undo: ExitStack) -> int:
     """A memory file with the interpreter's program."""
     descriptor = os.memfd_create("ringfence-driver", os.MFD_CLOEXEC)
     undo.callback(os.close, descriptor)

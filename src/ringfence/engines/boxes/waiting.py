@@ -2,11 +2,21 @@
 
 import asyncio
 import os
-import subprocess
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 _LOOK_SECONDS: Final = 0.01
 """Between two looks at a child, where nobody tells us of its end."""
+
+
+class Child(Protocol):
+    """A process of ours, as `subprocess.Popen` has it."""
+
+    @property
+    def pid(self) -> int: ...
+
+    def poll(self) -> int | None: ...
+
+    def wait(self) -> int: ...
 
 
 async def wait_readable(descriptor: int, seconds: float | None = None) -> bool:
@@ -24,11 +34,11 @@ async def wait_readable(descriptor: int, seconds: float | None = None) -> bool:
     return True
 
 
-async def wait_child(child: subprocess.Popen[bytes]) -> None:
+async def wait_child(child: Child) -> None:
     """Wait until it has ended, and reap it."""
     try:
         descriptor = os.pidfd_open(child.pid)
-    except OSError:  # no descriptor is left: it is waited for all the same
+    except OSError:  # it was never there; or no descriptor is left, and it is waited for all the same
         while child.poll() is None:
             await asyncio.sleep(_LOOK_SECONDS)
         return

@@ -136,7 +136,7 @@ class DockerEngine:
             )
         _check_grant(grant)
         if grant.network is not None:
-            self._check_network(runtime)
+            self._check_network()
         source = _Source(daemon, about, runtime, await daemon.image(self._settings.image))
         programs = _known.get((self._settings.url, source.image.id))
         if programs is None:
@@ -145,18 +145,13 @@ class DockerEngine:
         box, _ = await self._open(source, grant, programs)
         return box
 
-    def _check_network(self, runtime: Runtime) -> None:
+    def _check_network(self) -> None:
         """
         Raises:
-            InitializationFailed: a box of this runtime cannot have one, or nobody would serve it.
+            InitializationFailed: nobody would serve it.
         """
         if self._network is None:
             raise no_provider()
-        if runtime.has_own_kernel:
-            raise InitializationFailed(
-                f"a container with {runtime.kernel} has no network yet: no socket passes out of it",
-                hint="use the runtime runc, the native wall gvisor, which has a network, or grant none",
-            )
 
     async def _trust(self, grant: Grant) -> Trust | None:
         if grant.network is None or self._network is None or not grant.network.inspects:
@@ -275,10 +270,12 @@ class DockerEngine:
         try:
             async with asyncio.timeout(_READY_SECONDS):
                 await box.wait_ready()
+                # The network first: what waits in the box after a first command has the variables of then.
+                if grant.network is not None and self._network is not None:
+                    maker = box.socket_maker_inside(is_carried=source.runtime.has_own_kernel)
+                    box.join_network(await attach(self._network, grant.network, maker))
                 if source.runtime.has_own_kernel:
                     await check_kernel(box, source.runtime)
-                if grant.network is not None and self._network is not None:
-                    box.join_network(await attach(self._network, grant.network, box.keeper_inside()))
         except (Internal, TimeoutError) as fault:
             await box.close()
             why = fault.message if isinstance(fault, Internal) else f"it was not ready after {_READY_SECONDS:g} s"

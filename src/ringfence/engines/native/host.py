@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING
 from ringfence.confinement.choose import notification_rules
 from ringfence.deferred import deferred
 from ringfence.engines.aside import aside
-from ringfence.engines.boxes.waiting import wait_child
+from ringfence.engines.boxes.waiting import Child, wait_child
 from ringfence.engines.native.explain import Explainer
 from ringfence.engines.native.supervisor import Supervisor
 from ringfence.values.grant import Grant, Trace
@@ -21,9 +20,9 @@ if TYPE_CHECKING:
     from ringfence.confinement.base import View
     from ringfence.engines.boxes.base import Supervision
     from ringfence.engines.native.starting import Started
-    from ringfence.engines.networking.keeper import Keeper
+    from ringfence.engines.networking.socket_maker import LauncherSocketMaker
 else:
-    Keeper = deferred("ringfence.engines.networking.keeper", "Keeper")
+    LauncherSocketMaker = deferred("ringfence.engines.networking.socket_maker", "LauncherSocketMaker")
 
 
 class NativeHost:
@@ -34,7 +33,7 @@ class NativeHost:
         self.control = started.control
         self.configure = started.configure
         self.owner = started.owner
-        self.keeper = None if started.keeper is None else Keeper(started.keeper)
+        self.maker = None if started.maker is None else LauncherSocketMaker(started.maker)
         self._explainer: Explainer | None = None
         self._rules: tuple[str, ...] = ()
 
@@ -45,14 +44,14 @@ class NativeHost:
             return
         rules = partial(notification_rules, self._grant, self._view, self.owner)
         self._rules = await aside(rules) if self._grant.mediate_opens else rules()
-        self._explainer = Explainer(self._grant, self._view, () if self.keeper is None else self.keeper.ports)
+        self._explainer = Explainer(self._grant, self._view, () if self.maker is None else self.maker.ports)
 
     @property
     def descriptors(self) -> tuple[int, ...]:
         return tuple(each for each in (self._started.seccomp, self._started.notify) if each >= 0)
 
     @property
-    def launcher(self) -> subprocess.Popen[bytes]:
+    def launcher(self) -> Child:
         return self._started.launcher
 
     def complaints(self) -> str:
@@ -77,8 +76,8 @@ class NativeHost:
             os.kill(first_pid, signal.SIGKILL)
 
     def release(self) -> None:
-        if self.keeper is not None:
-            self.keeper.close()
+        if self.maker is not None:
+            self.maker.close()
         self._started.release()
 
     async def wait_closed(self) -> None:

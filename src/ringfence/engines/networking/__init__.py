@@ -1,1 +1,1 @@
-"""A box's network as far as it is the engine's: its keeper, published ports, variables, whom programs trust."""
+"""A box's network as far as it is the engine's: its socket maker, published ports, variables, whom programs trust."""

@@ -10,8 +10,7 @@ from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Final, Protocol
 
 from ringfence.egress.base import Listeners
-from ringfence.engines.base import Attached, NetKeeper, NetworkProvider
-from ringfence.engines.networking.inside import InsideKeeper
+from ringfence.engines.base import Attached, NetworkProvider, SocketMaker
 from ringfence.engines.networking.publishing import Publisher
 from ringfence.errors import InitializationFailed
 from ringfence.values.network import PROXY_PORT, NetworkGrant
@@ -35,8 +34,16 @@ def no_provider() -> InitializationFailed:
     )
 
 
-class BoxKeeper(NetKeeper, Protocol):
-    """A `NetKeeper` as the engine has it."""
+class EngineSocketMaker(SocketMaker, Protocol):
+    """A `SocketMaker` as the engine has it."""
+
+    @property
+    def is_loopback(self) -> bool:
+        """As `Listeners.is_loopback`."""
+
+    @property
+    def is_carried(self) -> bool:
+        """As `Listeners.is_carried`."""
 
     async def datagrams(self, port: int) -> socket.socket:
         """A socket of UDP on that port of every address; it says where each packet was sent to.
@@ -51,9 +58,9 @@ class BoxKeeper(NetKeeper, Protocol):
 class BoxNetwork:
     """The network of one box, as long as it stands."""
 
-    def __init__(self, name: str, keeper: BoxKeeper, attached: Attached, publisher: Publisher) -> None:
+    def __init__(self, name: str, maker: EngineSocketMaker, attached: Attached, publisher: Publisher) -> None:
         self.name = name
-        self._keeper = keeper
+        self._maker = maker
         self._attached = attached
         self._publisher = publisher
 
@@ -74,22 +81,22 @@ class BoxNetwork:
     async def close(self) -> None:
         await self._publisher.close()
         await self._attached.close()
-        self._keeper.close()
+        self._maker.close()
 
 
-async def attach(provider: NetworkProvider, network: NetworkGrant, keeper: BoxKeeper) -> BoxNetwork:
+async def attach(provider: NetworkProvider, network: NetworkGrant, maker: EngineSocketMaker) -> BoxNetwork:
     """Make the box's listeners, and hand them over.
 
     Raises:
         InitializationFailed: they cannot be made, nobody takes them, or a port cannot be published.
     """
     name = new_name()
-    publisher = Publisher(keeper)
+    publisher = Publisher(maker)
     try:
         _check_published(network)
-        listeners = await _listen(network, keeper)
+        listeners = await _listen(network, maker)
         try:
-            attached = await provider.attach(name, network, listeners, keeper)
+            attached = await provider.attach(name, network, listeners, maker)
         except BaseException:
             listeners.close()
             raise
@@ -101,9 +108,9 @@ async def attach(provider: NetworkProvider, network: NetworkGrant, keeper: BoxKe
             raise
     except BaseException:
         await publisher.close()
-        keeper.close()
+        maker.close()
         raise
-    return BoxNetwork(name, keeper, attached, publisher)
+    return BoxNetwork(name, maker, attached, publisher)
 
 
 def _check_published(network: NetworkGrant) -> None:
@@ -118,7 +125,7 @@ def _check_published(network: NetworkGrant) -> None:
             )
 
 
-async def _listen(network: NetworkGrant, keeper: BoxKeeper) -> Listeners:
+async def _listen(network: NetworkGrant, maker: EngineSocketMaker) -> Listeners:
     ports = [port for port in network.captured_ports if port not in (PROXY_PORT, _DNS_PORT)]
     made: dict[str | int, socket.socket] = {}
 
@@ -127,11 +134,11 @@ async def _listen(network: NetworkGrant, keeper: BoxKeeper) -> Listeners:
 
     try:
         async with asyncio.TaskGroup() as all_at_once:
-            all_at_once.create_task(make("proxy", keeper.listen(PROXY_PORT)))
-            all_at_once.create_task(make("dns", keeper.datagrams(_DNS_PORT)))
-            all_at_once.create_task(make("dns by tcp", keeper.listen(_DNS_PORT)))
+            all_at_once.create_task(make("proxy", maker.listen(PROXY_PORT)))
+            all_at_once.create_task(make("dns", maker.datagrams(_DNS_PORT)))
+            all_at_once.create_task(make("dns by tcp", maker.listen(_DNS_PORT)))
             for port in ports:
-                all_at_once.create_task(make(port, keeper.listen(port)))
+                all_at_once.create_task(make(port, maker.listen(port)))
     except BaseException as fault:
         for each in made.values():
             each.close()
@@ -145,5 +152,6 @@ async def _listen(network: NetworkGrant, keeper: BoxKeeper) -> Listeners:
         dns_udp=dns_udp,
         dns_tcp=dns_tcp,
         tcp={port: made[port] for port in ports},
-        is_loopback=isinstance(keeper, InsideKeeper),
+        is_loopback=maker.is_loopback,
+        is_carried=maker.is_carried,
     )

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 from ringfence.errors import InitializationFailed
 
 if TYPE_CHECKING:
-    from ringfence.engines.base import NetKeeper
+    from ringfence.engines.base import SocketMaker
 
 _HOST: Final = "127.0.0.1"
 _CHUNK: Final = 64 * 1024
@@ -27,8 +27,8 @@ _BACKLOG: Final = 128
 class Publisher:
     """The ports of one box."""
 
-    def __init__(self, keeper: NetKeeper) -> None:
-        self._keeper = keeper
+    def __init__(self, maker: SocketMaker) -> None:
+        self._maker = maker
         self._listeners: list[socket.socket] = []
         self._tasks: set[asyncio.Task[None]] = set()
         self.ports: tuple[tuple[int, int], ...] = ()
@@ -80,8 +80,7 @@ class Publisher:
     async def _connect(self, client: socket.socket, port: int) -> None:
         with client, suppress(OSError):  # nobody listens inside, or one of the two is gone: the other is closed
             client.setblocking(False)
-            with await self._keeper.dial_socket() as server:
-                await asyncio.get_running_loop().sock_connect(server, (_HOST, port))
+            with await self._maker.dial(port) as server:
                 async with asyncio.TaskGroup() as both:
                     both.create_task(_copy(client, server))
                     both.create_task(_copy(server, client))

@@ -19,12 +19,19 @@ from ringfence.manager.sandbox import Sandbox
 from ringfence.tools.world.answers import ToolAnswer, failed, told
 from ringfence.tools.world.arguments import check_schema, wrong_with
 from ringfence.tools.world.base import Place, ToolSpec, WorldTool, place_for
+from ringfence.tools.world.browser import BROWSER_TOOLS, has_browser
 from ringfence.tools.world.files import FILE_EDIT, FILE_LIST, FILE_READ, FILE_WRITE, SEARCH
 from ringfence.tools.world.running import BASH, RUN_CODE
 from ringfence.tools.world.text import shown
 from ringfence.tools.world.web import FETCH, HTTP
 
 EVERY: Final = (RUN_CODE, BASH, FILE_READ, FILE_WRITE, FILE_EDIT, FILE_LIST, SEARCH, FETCH, HTTP)
+"""Those that need no browser."""
+
+
+def tools_here() -> tuple[WorldTool, ...]:
+    """All that this machine can offer: with `browser_*`, where there is a browser."""
+    return (*EVERY, *BROWSER_TOOLS) if has_browser() else EVERY
 
 
 class WorldInterface:
@@ -32,7 +39,7 @@ class WorldInterface:
     Args:
         session: a sandbox, or a manager whose session it is. It is the caller's to close.
         session_id: the session of a manager, if not its own.
-        tools: those that are offered; all of them if not given.
+        tools: those that are offered; if not given, all of them, with `browser_*` where this machine has a browser.
 
     Raises:
         InvalidArgument: a manager without a session.
@@ -43,11 +50,11 @@ class WorldInterface:
         session: Sandbox | SandboxManager,
         *,
         session_id: str | None = None,
-        tools: Iterable[WorldTool] = EVERY,
+        tools: Iterable[WorldTool] | None = None,
     ) -> None:
         self._place = place_for(session, session_id)
         self._tools: dict[str, WorldTool] = {}
-        for tool in tools:
+        for tool in tools_here() if tools is None else tools:
             self.add(tool)
 
     def add(self, tool: WorldTool) -> None:

@@ -12,7 +12,7 @@ from ringfence.values.request import Overflow
 OUTPUT_BYTES: Final = 32 * 1024
 """Of each stream of a command: its beginning and its end."""
 
-_RUN: Final[Schema] = {
+RUN_RESULTS: Final[Schema] = {
     "ending": {"type": "string", "enum": ["exited", "signalled", "timed_out", "limit_hit", "refused", "failed"]},
     "exit_code": {"type": "integer"},
     "stdout": {"type": "string"},
@@ -74,7 +74,7 @@ RUN_CODE: Final = WorldTool(
             "timeout": TIMEOUT,
         },
         ("code",),
-        _RUN,
+        RUN_RESULTS,
         changes=True,
     ),
     _run_code,
@@ -98,7 +98,7 @@ BASH: Final = WorldTool(
             "timeout": TIMEOUT,
         },
         ("command",),
-        _RUN,
+        RUN_RESULTS,
         changes=True,
     ),
     _bash,

@@ -416,3 +416,14 @@ def test_values_are_in_no_repr() -> None:
 
     for shown in (repr(desk), repr(SecretValue(VALUE)), repr(result)):
         assert VALUE.decode() not in shown
+
+
+def test_a_placeholder_may_be_quoted_to_a_model_and_nowhere_else() -> None:
+    head = a_head(("content-type", "application/json"), method="POST")
+    said = b'{"said": "' + SHAM.encode() + b'"}'
+
+    # As it is: the value is never put in.
+    assert through(swap(a_desk(a_secret(quoted_to=("api.github.com",))), head), said) == said
+    for others in ((), ("elsewhere.example",)):
+        with pytest.raises(SecretRefused):
+            through(swap(a_desk(a_secret(quoted_to=others)), head), said)

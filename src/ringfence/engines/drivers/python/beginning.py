@@ -48,6 +48,7 @@ TOP_LEVEL_AWAIT = 0x2000  # ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
 FUTURES = 0x1FE0000  # the compiler flags in __future__
 IS_COROUTINE = 0x80  # inspect.CO_COROUTINE
 SIGINT = 2
+IGNORED = (13, 25)  # SIGPIPE and SIGXFSZ, as an interpreter has them from its start
 
 read, write, os_exit = os.read, os.write, os._exit
 get_blocking, set_blocking, dup2 = os.get_blocking, os.set_blocking, os.dup2

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from ringfence.engines.drivers.python.beginning import (
         CHANNEL,
+        IGNORED,
         SIGINT,
         WARM_UP_CELLS,
         dup2,
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
         set_blocking,
         signals,
         sources,
+        this,
     )
     from ringfence.engines.drivers.python.cells import done, print_error, report, run_cell
     from ringfence.engines.drivers.python.displays import attribute, shown_names
@@ -145,11 +147,9 @@ def become_child() -> None:
             pass
 
 
-def prepare(preloads: list[str]) -> None:
-    """Everything that can be done before the first cell comes."""
-    os.set_inheritable(CHANNEL, False)
+def prepare() -> None:
+    """What is the same wherever this interpreter is."""
     sys.argv = [""]
-    os.environ.setdefault("MPLBACKEND", "Agg")
     sys.meta_path.insert(0, Finder())
     if "linecache" in modules:
         complete_linecache(modules["linecache"])
@@ -158,15 +158,72 @@ def prepare(preloads: list[str]) -> None:
     sys.stdout, sys.stderr = stdout, stderr
     public.update(shown_names)
     public.update(input=ask_nobody, exit=leave, quit=leave, __ringfence__=Magics())
+    sys.path = [entry for entry in sys.path if entry]
+
+
+def settle() -> None:
+    """What belongs to this process, which a cell and its children are in."""
+    global spare_stdout, spare_stderr
+    spare_stdout, spare_stderr = os.dup(1), os.dup(2)
+    os.set_inheritable(CHANNEL, False)
+    os.environ.setdefault("MPLBACKEND", "Agg")
     signals.signal(SIGINT, on_interrupt)
     os.register_at_fork(after_in_child=become_child)
-    sys.path = [entry for entry in sys.path if entry]
-    for name in preloads:
+
+
+def preload(names: list[str]) -> None:
+    for name in names:
         try:
             __import__(name)
         except Exception:  # the cell that imports it will hear of it
             pass
+
+
+def stand_ready() -> list[str]:
+    """In a zygote: everything that is the same in all boxes, and then, in one of them, the rest. Returns what to
+    preload."""
+    prepare()
     warm_up()
+    arguments, variables = this["become"]()
+    for name in list(os.environb):
+        del os.environb[name]
+    for variable in variables:
+        name, _, value = variable.partition(b"=")
+        os.environb[name] = value
+    for number in IGNORED:
+        signals.signal(number, signals.SIG_IGN)
+    modules["time"].tzset()
+    add_user_site()
+    return [os.fsdecode(argument) for argument in arguments]
+
+
+def add_user_site() -> None:
+    """A zygote has no home; what the home in the box has for this interpreter comes where it would have come."""
+    global own_path
+    site: Any = modules["site"]
+    site.USER_BASE = site.USER_SITE = None
+    site.ENABLE_USER_SITE = site.check_enableusersite()
+    system = [entry for entry in sys.path if entry in site.getsitepackages()]
+    others = [entry for entry in sys.path if entry not in system]
+    sys.path[:] = others
+    site.addusersitepackages(set(others))
+    sys.path += system
+    own_path = trusted_path()
+
+
+def begin() -> None:
+    """Everything that can be done before the first cell comes."""
+    if "become" in this:
+        preloads = stand_ready()
+        settle()
+        preload(preloads)
+        gc.freeze()
+    else:
+        preloads = sys.argv[1:]
+        prepare()
+        settle()
+        preload(preloads)
+        warm_up()
     sys.path.insert(0, "")
     repair_streams()
 
@@ -234,7 +291,7 @@ def receive(buffered: bytes) -> tuple[str, bytes]:
 def serve() -> None:
     global is_running
     try:
-        prepare(sys.argv[1:])
+        begin()
         send(frame(b"ready", ".".join(map(str, sys.version_info[:3])).encode()))
         buffered = b""
         while True:
@@ -256,7 +313,7 @@ def serve() -> None:
 
 if __name__ == "__main__":
     own_path = trusted_path()
-    spare_stdout, spare_stderr = os.dup(1), os.dup(2)
+    spare_stdout = spare_stderr = -1
     stdout, stderr = open_stream(1), open_stream(2)
     stand_ins = frozenset({"IPython", "IPython.core", "IPython.core.display", "IPython.display"})
     arrivals: dict[str, Callable[[Any], None]] = {

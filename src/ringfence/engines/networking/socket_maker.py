@@ -1,6 +1,6 @@
-"""Our end of the keeper of a box's network: asks for listeners and sockets there (native/capture.c).
+"""Our end of the socket maker of a box: asks for listeners and sockets there (native/capture.c).
 
-The keeper is ours, and outside the box; its answers are checked all the same, since a wrong descriptor would be handed
+The maker is ours, and outside the box; its answers are checked all the same, since a wrong descriptor would be handed
 on as a box's identity.
 """
 
@@ -21,9 +21,13 @@ _AT_ONCE: Final = 64
 _IN_FLIGHT_SECONDS: Final = 0.005
 _TRIES: Final = 200
 """While the kernel has too many descriptors of this user's on their way: about a second."""
+_INTERNET: Final = (socket.AF_INET, socket.AF_INET6)
 
 
-class Keeper:
+class LauncherSocketMaker:
+    is_loopback = False
+    is_carried = False
+
     def __init__(self, connection: socket.socket) -> None:
         """Args:
         connection: not blocking; ours to close from now on.
@@ -55,13 +59,19 @@ class Keeper:
         """
         return await self._make(MessageKind.DATAGRAM, port, socket.SOCK_DGRAM)
 
-    async def dial_socket(self) -> socket.socket:
-        """For one connection to a server in the box, at 127.0.0.1.
+    async def dial(self, port: int) -> socket.socket:
+        """A connection to a server in the box, at 127.0.0.1.
 
         Raises:
-            OSError: the box is gone.
+            OSError: nobody listens there, or the box is gone.
         """
-        return await self._make(MessageKind.UNCONNECTED, 4, socket.SOCK_STREAM)
+        made = await self._make(MessageKind.UNCONNECTED, 4, socket.SOCK_STREAM)
+        try:
+            await self._loop.sock_connect(made, ("127.0.0.1", port))
+        except BaseException:
+            made.close()
+            raise
+        return made
 
     async def _make(self, kind: MessageKind, which: int, type: socket.SocketKind) -> socket.socket:
         async with self._room:
@@ -73,7 +83,7 @@ class Keeper:
                         raise
                     await asyncio.sleep(_IN_FLIGHT_SECONDS)
                     continue
-                return checked(made, type)
+                return checked(made, _INTERNET, type)
         raise OSError(errno.ETOOMANYREFS, "too many descriptors are on their way")
 
     async def _ask(self, kind: MessageKind, which: int) -> socket.socket:
@@ -132,13 +142,13 @@ class Keeper:
         self._waiting.clear()
 
 
-def checked(made: socket.socket, type: socket.SocketKind) -> socket.socket:
+def checked(made: socket.socket, families: tuple[socket.AddressFamily, ...], type: socket.SocketKind) -> socket.socket:
     """The socket, if it is of the kind that was asked for; not blocking.
 
     Raises:
         OSError: it is another.
     """
-    if made.family not in (socket.AF_INET, socket.AF_INET6) or made.type != type:
+    if made.family not in families or made.type != type:
         made.close()
         raise OSError(errno.EPROTO, "what was passed out of the box's network is another kind of socket")
     made.setblocking(False)

@@ -1,0 +1,1 @@
+"""Signed bundles of portable tools: what they hold, who may sign them, where they are kept."""

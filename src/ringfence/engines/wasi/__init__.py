@@ -1,0 +1,1 @@
+"""The engine whose programs are WebAssembly modules (docs/wasi.md)."""
